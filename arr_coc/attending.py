@@ -1,0 +1,171 @@
+"""Attending: a relevance map becomes an Allocation, the plan of where tokens go.
+
+An Allocation is decided once and applied everywhere; tensors are cut by it, never edited here.
+Level 0 is one native token; level l covers `2^l x 2^l` tokens with one, cut at the grid's edge.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+# The brief's nominal budget of a cell, a unit of relevance and not a count of tokens (DESIGN).
+BUDGET_LOW, BUDGET_HIGH = 64.0, 400.0
+# Shares of an image's tokens, by name.
+TIERS = {"fast": 0.10, "balanced": 0.20, "accurate": 0.40}
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Where the tokens go.
+
+    Attributes:
+        grid: `(h, w)` of the native token grid.
+        cells: `(K, 3)` int64, rows of `(level, row, col)`, row and col counted in the level's cells.
+        budgets: `(K,)` float32, each cell's nominal budget in [64, 400].
+    """
+
+    grid: tuple[int, int]
+    cells: Tensor
+    budgets: Tensor
+
+    def __post_init__(self) -> None:
+        if self.cells.ndim != 2 or self.cells.shape[1] != 3:
+            raise ValueError(f"cells has shape {tuple(self.cells.shape)}, expected (K, 3)")
+        if self.budgets.shape != self.cells.shape[:1]:
+            raise ValueError(
+                f"{len(self.budgets)} budgets for {len(self.cells)} cells, expected one for each"
+            )
+        top, left, bottom, right = self.bounds().unbind(1)
+        if len(self.cells) and ((top >= bottom) | (left >= right) | (top < 0) | (left < 0)).any():
+            raise ValueError(f"a cell lies outside the {self.grid[0]}x{self.grid[1]} grid")
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def bounds(self) -> Tensor:
+        """`(K, 4)` int64: top, left, bottom, right of each cell in native tokens, cut at the edge."""
+        level, row, col = self.cells.unbind(1)
+        side = 2**level
+        top, left = row * side, col * side
+        bottom = (top + side).clamp(max=self.grid[0])
+        right = (left + side).clamp(max=self.grid[1])
+        return torch.stack([top, left, bottom, right], 1)
+
+    @property
+    def is_native(self) -> bool:
+        """True where every cell is one native token."""
+        return bool((self.cells[:, 0] == 0).all())
+
+    def native_index(self) -> Tensor:
+        """`(K,)` raster index of each cell; only for native allocations (ValueError otherwise)."""
+        if not self.is_native:
+            raise ValueError("the allocation has coarse cells, expected level 0 only")
+        return self.cells[:, 1] * self.grid[1] + self.cells[:, 2]
+
+
+class Allocator(Protocol):
+    """Anything that turns a relevance map and a budget into an Allocation."""
+
+    def __call__(self, relevance: Tensor, budget: int) -> Allocation: ...
+
+
+class TopK:
+    """The `budget` most relevant native tokens, in raster order; ties go to the earlier place."""
+
+    def __call__(self, relevance: Tensor, budget: int) -> Allocation:
+        """Allocate `budget` tokens on a relevance map `(h, w)` in [0, 1].
+
+        Raises:
+            ValueError: for another rank, values out of range, or a budget outside [1, h*w].
+        """
+        check_relevance(relevance)
+        check_budget(budget, relevance.numel())
+        score = relevance.float().flatten()
+        index = torch.sort(score, descending=True, stable=True).indices[:budget].sort().values
+        return native_allocation(index.cpu(), tuple(relevance.shape), score.cpu()[index.cpu()])
+
+
+class Tiers:
+    """A named share of the image's tokens, spent by another allocator (TopK by default)."""
+
+    def __init__(self, tier: str, allocator: Allocator | None = None) -> None:
+        """Raises ValueError for a tier that is not in `TIERS`."""
+        if tier not in TIERS:
+            raise ValueError(f"tier is {tier!r}, expected one of {', '.join(TIERS)}")
+        self.share, self.allocator = TIERS[tier], allocator or TopK()
+
+    def budget(self, tokens: int) -> int:
+        """The tier's tokens for an image of `tokens`."""
+        return tokens_for_share(self.share, tokens)
+
+    def __call__(self, relevance: Tensor, budget: int) -> Allocation:
+        """As TopK; `budget` caps what the tier would take."""
+        return self.allocator(relevance, min(budget, self.budget(relevance.numel())))
+
+
+def uniform(grid: tuple[int, int], budget: int) -> Allocation:
+    """`budget` native tokens spread evenly over the grid: the fallback, and a control.
+
+    Places are taken row by row on a near-square sub-grid of the grid's aspect, filled up in raster
+    order by the largest gaps of a golden-ratio sequence, so that any budget gives exact count.
+
+    Raises:
+        ValueError: for a budget outside [1, h*w].
+    """
+    h, w = grid
+    check_budget(budget, h * w)
+    rows = min(h, max(1, round((budget * h / w) ** 0.5)))
+    columns = min(w, max(1, budget // rows))
+    ys = ((torch.arange(rows) + 0.5) * h / rows).long()
+    xs = ((torch.arange(columns) + 0.5) * w / columns).long()
+    taken = torch.zeros(h * w, dtype=torch.bool)
+    taken[(ys[:, None] * w + xs).flatten()[:budget]] = True
+    # What is left after the sub-grid goes to free places, spread by a golden-ratio sequence.
+    golden = (5**0.5 - 1) / 2
+    order = torch.sort((torch.arange(h * w, dtype=torch.float64) * golden) % 1, stable=True).indices
+    free = order[~taken[order]][: budget - int(taken.sum())]
+    taken[free] = True
+    index = taken.nonzero()[:, 0]
+    return native_allocation(index, grid, torch.full((budget,), 0.5))
+
+
+def native_allocation(index: Tensor, grid: tuple[int, int], relevance: Tensor) -> Allocation:
+    """Native cells at raster `index` `(K,)`, budgets from their `relevance` `(K,)` in [0, 1]."""
+    cells = torch.stack([torch.zeros_like(index), index // grid[1], index % grid[1]], 1)  # (K, 3)
+    return Allocation(grid, cells, nominal_budget(relevance))
+
+
+def nominal_budget(relevance: Tensor) -> Tensor:
+    """Relevance in [0, 1] in the brief's units, [64, 400]."""
+    return BUDGET_LOW + (BUDGET_HIGH - BUDGET_LOW) * relevance.float()
+
+
+def tokens_for_share(share: float, tokens: int) -> int:
+    """The whole number of tokens, at least 1, that is `share` of `tokens`, rounded down.
+
+    Raises:
+        ValueError: for a share outside (0, 1].
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share is {share}, allowed is above 0 and at most 1")
+    return max(1, int(share * tokens + 1e-9))
+
+
+def check_relevance(relevance: Tensor) -> None:
+    """Raise ValueError unless `relevance` is `(h, w)`, finite, in [0, 1] and not empty."""
+    if relevance.ndim != 2 or relevance.numel() == 0:
+        raise ValueError(f"relevance has shape {tuple(relevance.shape)}, expected (h, w), not empty")
+    if not (relevance.isfinite().all() and relevance.min() >= 0 and relevance.max() <= 1):
+        raise ValueError("relevance holds values that are not finite or not in [0, 1]")
+
+
+def check_budget(budget: int, tokens: int, minimum: int = 1) -> None:
+    """Raise ValueError unless `minimum <= budget <= tokens`."""
+    if isinstance(budget, bool) or not isinstance(budget, int):
+        raise ValueError(f"budget is {budget!r}, expected a whole number of tokens")
+    if budget > tokens:
+        raise ValueError(f"budget {budget} exceeds the image's {tokens} tokens")
+    if budget < minimum:
+        raise ValueError(f"budget {budget} is below the minimum of {minimum} tokens")

@@ -1,0 +1,164 @@
+"""Balancing: three tensions, and the relevance map they make of the three ways of knowing.
+
+compress <-> particularize, exploit <-> explore, focus <-> diversify (brief, part 29). The tensions
+come from trained weights (`TensionPolicy`) where a host has them, else from a small lexical prior
+over the question's words, which is neutral for words it does not know. The combiner is a stated
+fixed formula; recombining cached maps needs no model.
+"""
+
+import re
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+# The brief's weights of the three tensions in the combination (part 29).
+WEIGHTS = (0.4, 0.3, 0.3)
+# In the mean of the maps that focus sharpens, what the question points to counts twice.
+MAP_WEIGHTS = (0.25, 0.25, 0.5)
+# Diversity lifts places far from the strongest ones by up to this much (part 29).
+DIVERSITY_GAIN = 0.3
+# Cells that count as the strongest when distances are taken: one in TOP_SHARE.
+TOP_SHARE = 20
+MAPS, STATISTICS = 3, 3
+EPS = 1e-6
+
+
+@dataclass(frozen=True)
+class Tensions:
+    """Three opponent tensions in [0, 1]; 0.5 is balanced.
+
+    Attributes:
+        compress: 1 keeps the gist (structure), 0 particularizes (what the question points to).
+        exploit: 1 goes for what stands out, 0 explores what does not.
+        focus: 1 concentrates on the best places, 0 spreads over several.
+    """
+
+    compress: float = 0.5
+    exploit: float = 0.5
+    focus: float = 0.5
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not 0 <= value <= 1:  # also refuses NaN
+                raise ValueError(f"{field.name} is {value}, allowed is 0 to 1")
+
+
+# What a question's words suggest, per tension: each word that occurs moves the tension there.
+# Compared as prefixes of whole words, in this order; English only, everything else stays neutral.
+LEXICON = {
+    "fine": ("read|number|text|word|letter|date|price|cost|total|sign|plate|label|formula|code|say|"
+             "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 0.7, 0.75)),
+    "target": ("where|colou?r|which|who|what is on|is there|find|locate", (0.25, 0.65, 0.8)),
+    "many": ("how many|count|all|every|each|number of", (0.4, 0.45, 0.2)),
+    "whole": ("describe|scene|picture|image|happening|summar|overall|photo|mood|style|weather|general",
+              (0.75, 0.35, 0.25)),
+}  # fmt: skip
+NEUTRAL = Tensions()
+
+
+def lexical_tensions(question: str) -> Tensions:
+    """Tensions suggested by the question's words: the mean over the kinds of word that occur.
+
+    A stated prior, not a trained policy. Neutral (0.5 each) where no word is known.
+    """
+    text = question.lower()
+    hits = [
+        goal for words, goal in LEXICON.values() if re.search(rf"\b(?:{words})", text)
+    ]
+    if not hits:
+        return NEUTRAL
+    return Tensions(*(round(sum(column) / len(hits), 4) for column in zip(*hits)))
+
+
+class TensionPolicy(nn.Module):
+    """Trained policy: question embedding and map statistics -> three tensions (brief, part 44).
+
+    Input `(B, D)` question embedding and `(B, 9)` mean, max, std of each map; output `(B, 3)` in (0, 1):
+    compress, exploit, focus.
+    """
+
+    def __init__(self, embedding_size: int, hidden_size: int = 64) -> None:
+        super().__init__()
+        self.embedding_size, self.hidden_size = embedding_size, hidden_size
+        self.norm = nn.LayerNorm(embedding_size)
+        self.layers = nn.Sequential(
+            nn.Linear(embedding_size + MAPS * STATISTICS, hidden_size),
+            nn.GELU(),
+            nn.Linear(hidden_size, 3),
+        )
+
+    def forward(self, embedding: Tensor, statistics: Tensor) -> Tensor:
+        """`(B, D)`, `(B, 9)` -> `(B, 3)` in (0, 1)."""
+        policy_input = torch.cat([self.norm(embedding.float()), statistics.float()], 1)
+        return self.layers(policy_input).sigmoid()
+
+
+def map_statistics(maps: Tensor) -> Tensor:
+    """Mean, max and standard deviation of each map: `(B, 3, h, w)` -> `(B, 9)`."""
+    flat = maps.flatten(2)
+    return torch.cat([flat.mean(2), flat.amax(2), flat.std(2, correction=0)], 1)
+
+
+def combine(
+    propositional: Tensor,
+    perspectival: Tensor,
+    participatory: Tensor | None,
+    tensions: Tensions,
+) -> Tensor:
+    """Combine the maps into relevance by the tensions.
+
+    `0.4 * (c*prop + (1-c)*part) + 0.3 * (e*persp + (1-e)*(1-persp)) + 0.3 * (f*raw^2 + (1-f)*spread)`,
+    where raw is the weighted mean of the maps and spread lifts places far from raw's strongest;
+    then min-max per image (an even map becomes 0.5 everywhere).
+
+    Args:
+        propositional, perspectival: `(B, h, w)` in [0, 1].
+        participatory: the same, or None where nothing couples the question to the image; the mean of
+            the other two then stands in for it.
+        tensions: in [0, 1].
+
+    Returns:
+        `(B, h, w)` in [0, 1].
+
+    Raises:
+        ValueError: where shapes differ.
+    """
+    if participatory is None:
+        participatory = (propositional + perspectival) / 2
+    shapes = {tuple(m.shape) for m in (propositional, perspectival, participatory)}
+    if len(shapes) != 1 or propositional.ndim != 3:
+        raise ValueError(f"maps have shapes {sorted(shapes)}, expected one shape (B, h, w)")
+    c, e, f = tensions.compress, tensions.exploit, tensions.focus
+    maps = (propositional, perspectival, participatory)
+    raw = sum(weight * m for weight, m in zip(MAP_WEIGHTS, maps))
+    gist = c * propositional + (1 - c) * participatory
+    salient = e * perspectival + (1 - e) * (1 - perspectival)
+    spread = (raw + DIVERSITY_GAIN * distance_to_strongest(raw)) / (1 + DIVERSITY_GAIN)
+    focused = f * raw.square() + (1 - f) * spread
+    return per_image_range(WEIGHTS[0] * gist + WEIGHTS[1] * salient + WEIGHTS[2] * focused)
+
+
+def distance_to_strongest(scores: Tensor) -> Tensor:
+    """Distance of each cell to the nearest of its image's strongest cells, over the farthest.
+
+    `(B, h, w)` -> `(B, h, w)` in [0, 1]; ties for the strongest go to the earlier place.
+    """
+    B, h, w = scores.shape
+    top = max(1, h * w // TOP_SHARE)
+    rows, columns = torch.meshgrid(
+        torch.arange(h, device=scores.device), torch.arange(w, device=scores.device), indexing="ij"
+    )
+    places = torch.stack([rows.flatten(), columns.flatten()], 1).float()  # (N, 2)
+    strongest = torch.sort(scores.flatten(1), dim=1, descending=True, stable=True).indices[:, :top]
+    nearest = torch.cdist(places.expand(B, -1, -1), places[strongest]).amin(2)  # (B, N)
+    return (nearest / nearest.amax(1, keepdim=True).clamp(min=EPS)).view(B, h, w)
+
+
+def per_image_range(maps: Tensor) -> Tensor:
+    """Stretch each `(h, w)` plane of `(B, h, w)` to [0, 1]; an even plane becomes 0.5."""
+    low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
+    span = high - low
+    stretched = ((maps - low) / span.clamp(min=EPS)).clamp(0, 1)
+    return torch.where(span > EPS, stretched, torch.full_like(maps, 0.5))

@@ -1,0 +1,88 @@
+"""Knowing: three ways of knowing an image, three maps in [0, 1] on its token grid.
+
+Propositional: how much information a place holds (Shannon entropy of its colours).
+Perspectival: what stands out (the texture's centre-surround saliency).
+Participatory: what the question couples to; here from the glance, the attention that the question
+pays to each place in a low-resolution look through the host (brief parts 29 and 45; the glance
+replaces the brief's untrained projection, which is never shown as relevance).
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from arr_coc.texture import INDEX, check_image, over_largest
+
+# The histogram inside a cell: 4 levels for each of R, G, B. Bins are offset by half a step, so that
+# flat grounds near a bin's edge do not split under slight noise.
+LEVELS = 4
+BINS = LEVELS**3
+# The share of glance cells treated as the peak: attention has sinks, single cells far above the rest.
+PEAK_QUANTILE = 0.98
+
+
+def propositional(image: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Shannon entropy of the colour histogram inside each cell, over the image's largest.
+
+    Args:
+        image: `(B, 3, H, W)` sRGB in [0, 1].
+        grid: `(h, w)` the token grid.
+
+    Returns:
+        `(B, h, w)` float32 in [0, 1]; 0 for a cell of one colour.
+
+    Raises:
+        ValueError: as `texture.check_image`.
+    """
+    check_image(image, grid)
+    B, _, H, W = image.shape
+    h, w = grid
+    # A grid finer than the picture: repeat pixels, so that every cell holds at least one.
+    image = F.interpolate(image.float(), (max(H, h), max(W, w))) if H < h or W < w else image.float()
+    H, W = image.shape[-2:]
+    level = (image * (LEVELS - 1)).round().clamp(0, LEVELS - 1).long()  # (B, 3, H, W)
+    color = (level[:, 0] * LEVELS + level[:, 1]) * LEVELS + level[:, 2]  # (B, H, W)
+    row = torch.arange(H, device=image.device) * h // H  # (H,)
+    column = torch.arange(W, device=image.device) * w // W  # (W,)
+    cell = row[:, None] * w + column  # (H, W)
+    batch = torch.arange(B, device=image.device)[:, None, None] * (h * w)
+    index = (batch + cell) * BINS + color  # (B, H, W)
+    counts = torch.bincount(index.flatten(), minlength=B * h * w * BINS)
+    share = counts.view(B, h, w, BINS).float()
+    share = share / share.sum(-1, keepdim=True).clamp(min=1)
+    entropy = torch.special.entr(share).sum(-1) / math.log(BINS)  # (B, h, w)
+    return over_largest(entropy)
+
+
+def perspectival(textures: Tensor) -> Tensor:
+    """`(B, 13, h, w)` textures -> `(B, h, w)` saliency in [0, 1]."""
+    return textures[:, INDEX["saliency"]]
+
+
+def participatory(attention: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Bring the glance's question-to-image attention to the token grid.
+
+    Args:
+        attention: `(B, gh, gw)` non-negative attention on the glance's own grid, any scale.
+        grid: `(h, w)` the token grid.
+
+    Returns:
+        `(B, h, w)` float32 in [0, 1], per image: bilinear, over its 98 % quantile.
+
+    Raises:
+        ValueError: where attention is not finite, negative, or not `(B, gh, gw)`.
+    """
+    if attention.ndim != 3:
+        raise ValueError(f"attention has shape {tuple(attention.shape)}, expected (B, gh, gw)")
+    attention = attention.float()
+    if not attention.isfinite().all() or (attention < 0).any():
+        raise ValueError("attention holds a negative or non-finite value, expected finite values >= 0")
+    floor = attention.flatten(1).amin(1)[:, None, None]
+    attention = attention - floor
+    peak = attention.flatten(1).quantile(PEAK_QUANTILE, dim=1)[:, None, None]
+    # A glance of few cells can have a zero quantile; its largest value serves then.
+    peak = torch.where(peak > 0, peak, attention.amax(dim=(1, 2), keepdim=True))
+    scaled = torch.where(peak > 0, (attention / peak.clamp(min=1e-20)).clamp(0, 1), attention)
+    return F.interpolate(scaled[:, None], grid, mode="bilinear", align_corners=False)[:, 0]

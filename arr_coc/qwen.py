@@ -1,0 +1,510 @@
+"""ARRCOCQwen: stock Qwen3-VL and ARR-COC on the same weights in memory, streamed and measured.
+
+    model = ARRCOCQwen.from_pretrained("Qwen/Qwen3-VL-2B-Instruct")
+    answer = model.generate(image, "What number is on the small sign?")
+
+Implements the Realizer's `Host` on any Qwen3-VL checkpoint. Only public arguments of the stock model
+are used: nothing is patched, and a stock call gives the same before and after an ARR-COC call.
+Decoding is greedy, so that two answers differ by what was seen and not by chance.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
+from transformers.generation.streamers import BaseStreamer
+
+from arr_coc import loading, qwen_encode
+from arr_coc.loading import default_base
+from arr_coc.measuring import kv_cache_bytes, peak_memory, reset_peak_memory
+from arr_coc.qwen_encode import Geometry, Picture, Prompt, TokenSet
+from arr_coc.realizing import Config, Look, Realization, Realizer, stage
+
+__all__ = ["ARRCOCQwen", "Answer", "Measures", "default_base"]
+
+log = logging.getLogger(__name__)
+
+# 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
+MAX_PIXELS = 1024 * 1024
+MAX_NEW_TOKENS = 1024
+# Text layers whose attention is read: the middle third, where the question finds its place.
+ATTENTION_SPAN = (1 / 3, 2 / 3)
+STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
+STREAM_TIMEOUT_S = 600.0
+UNDECODED = "\ufffd"
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What one answer cost.
+
+    Attributes:
+        stages: seconds by stage: preprocess, glance, relevance, encode, prefill, decode. Stages that
+            did not run are 0. Prefill ends with the first token.
+        time_to_first_token: seconds from the call to the first token, every stage counted.
+        decode_tokens_per_second: after the first token; 0.0 where only one token came.
+        new_tokens: tokens generated, the end token included.
+        visual_tokens: visual tokens the language model held.
+        visual_tokens_full: the image's native visual tokens.
+        kv_cache_bytes: keys and values of the prompt, over all layers.
+        peak_memory_bytes: peak over the call; `peak_memory_kind` says of what.
+    """
+
+    stages: dict[str, float]
+    time_to_first_token: float
+    decode_tokens_per_second: float
+    new_tokens: int
+    visual_tokens: int
+    visual_tokens_full: int
+    kv_cache_bytes: int
+    peak_memory_bytes: int
+    peak_memory_kind: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A snapshot of an answer: text so far, the stage it is in, and at the end what it cost."""
+
+    text: str
+    stage: str
+    done: bool = False
+    measures: Measures | None = None
+    realization: Realization | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What a Host call looks at: the picture, and the prompt for it."""
+
+    picture: Picture
+    prompt: Prompt
+
+
+@dataclass(frozen=True)
+class _Glance:
+    """A look's own state: the KV cache of prefix and glance, and where its tokens stand."""
+
+    cache: DynamicCache
+    tokens: TokenSet
+
+
+class ARRCOCQwen:
+    """Stock Qwen3-VL with an optional adaptive look; see the module's docstring."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        image_processor: Any,
+        *,
+        name: str = "unnamed",
+        policy: Any = None,
+        is_bundled: bool = False,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        """Wrap loaded parts: `Qwen3VLForConditionalGeneration`, tokenizer, `Qwen2VLImageProcessorPil`.
+
+        `max_pixels` caps every image, below what the processor itself would allow.
+        """
+        self.max_pixels = max_pixels
+        self.model, self.tokenizer, self.image_processor = model.eval(), tokenizer, image_processor
+        self.name, self.is_bundled, self.policy = name, is_bundled, policy
+        vision = model.config.vision_config
+        self.geometry = Geometry(
+            vision.patch_size,
+            vision.spatial_merge_size,
+            vision.temporal_patch_size,
+            tuple(image_processor.image_mean),
+            tuple(image_processor.image_std),
+        )
+        depth = model.config.text_config.num_hidden_layers
+        first, last = (int(edge * depth) for edge in ATTENTION_SPAN)
+        self.attention_layers = list(range(first, max(last, first + 1)))
+        # rope_deltas is state of the stock model, and one model serves every caller.
+        self.lock = threading.RLock()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        base: str | Path | None = None,
+        components: str | Path | None = None,
+        revision: str | None = None,
+        *,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "ARRCOCQwen":
+        """Load a Qwen3-VL checkpoint, and ARR-COC weights where `components` names them.
+
+        Args:
+            base: Hub id or local folder; None takes `ARR_COC_BASE`, else `default_base()`.
+            components: Hub id or folder of ARR-COC weights; None or "" is training-free, offline.
+            revision: revision of `components` on the Hub.
+            device: None takes CUDA where there is one.
+            dtype: None takes bfloat16 where the GPU has it, float16 on older ones, float32 on CPU.
+
+        Raises:
+            ValueError: for a missing folder, a base that is not Qwen3-VL, weights for another base.
+        """
+        parts = loading.load_base(base, device=device, dtype=dtype)
+        size = parts.model.config.text_config.hidden_size
+        policy = loading.load_policy(components, revision, base=parts.name, embedding_size=size)
+        return cls(
+            parts.model,
+            parts.tokenizer,
+            parts.image_processor,
+            name=parts.name,
+            policy=policy.to(parts.model.device) if policy is not None else None,
+            is_bundled=parts.is_bundled,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    # --- the Host protocol: what the Realizer asks for ---
+
+    def grid(self, image: _Ask) -> tuple[int, int]:
+        """`(h, w)` visual tokens of a prepared image."""
+        return image.picture.grid
+
+    def pixels(self, image: _Ask) -> Tensor:
+        """`(1, 3, H, W)` sRGB in [0, 1]."""
+        return image.picture.pixels()
+
+    def embed(self, question: str) -> Tensor:
+        """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""
+        ids = self.tokenizer(question, add_special_tokens=False, return_tensors="pt").input_ids
+        return self.model.get_input_embeddings()(ids.to(self.device)).float().mean(1)
+
+    def look(self, image: _Ask, question: str, tokens: int) -> Look:
+        """A low-resolution look through the whole model; its cache is kept without the question."""
+        picture = self._small_picture(image.picture.source, image.picture.grid, tokens)
+        glance = self._encode(qwen_encode.encode_all, picture)
+        # Its tokens stand at the centres of the areas they cover, in native tokens.
+        ratio = torch.tensor(image.picture.grid) / torch.tensor(picture.grid)
+        places = (glance.places + 0.5) * ratio.to(glance.places) - 0.5
+        glance = replace(glance, places=places)
+        prompt, cache = image.prompt, self._new_cache()
+        position_ids = prompt.position_ids(places)
+        output = self.model(
+            input_ids=prompt.ids(len(glance)),
+            position_ids=position_ids,
+            past_key_values=cache,
+            mm_encoder_outputs=glance.encoder_outputs(),
+            use_cache=True,
+            output_hidden_states=True,
+            logits_to_keep=1,
+        )
+        start = prompt.prefix.shape[1]
+        rows = start + len(glance) + prompt.question
+        last = rows.new_tensor([position_ids.shape[2] - 1])  # the token that will answer
+        attention = qwen_encode.question_attention(
+            self.model.model.language_model,
+            output.hidden_states,
+            cache,
+            position_ids,
+            torch.cat([rows, last]),
+            slice(start, start + len(glance)),
+            self.attention_layers,
+        )
+        cache.crop(-prompt.suffix.shape[1])
+        entropy = torch.distributions.Categorical(logits=output.logits[0, -1].float()).entropy()
+        return Look(
+            attention=attention.mean((0, 1, 2)).view(1, *picture.grid),
+            tokens=len(glance),
+            entropy=float(entropy),
+            state=_Glance(cache, glance),
+        )
+
+    # --- answers ---
+
+    def generate(self, image: Image.Image, question: str, use_arr_coc: bool = True, **options):
+        """The finished `Answer`; arguments as `stream`."""
+        for answer in self.stream(image, question, use_arr_coc=use_arr_coc, **options):
+            pass
+        return answer
+
+    def stream(
+        self,
+        image: Image.Image,
+        question: str,
+        *,
+        use_arr_coc: bool = True,
+        config: Config | None = None,
+        max_new_tokens: int = 32,
+        deadline_s: float = 60.0,
+    ) -> Iterator[Answer]:
+        """Answer a question about an image, as snapshots; the last one is `done` and carries all.
+
+        Args:
+            image: RGB.
+            question: the question alone; the chat template is added here.
+            use_arr_coc: False is the stock model, unchanged.
+            config: how to spend tokens; None takes the defaults. Ignored by the stock model.
+            max_new_tokens: 1 to 1024.
+            deadline_s: decoding stops after so many seconds, with what there is by then.
+
+        Raises:
+            ValueError: for an empty question, a budget that does not fit, or too many new tokens.
+        """
+        if not 1 <= max_new_tokens <= MAX_NEW_TOKENS:
+            raise ValueError(f"max_new_tokens is {max_new_tokens}, allowed is 1 to {MAX_NEW_TOKENS}")
+        if not question.strip():
+            raise ValueError("the question is empty, expected at least one word")
+        run = _Run(self, image, question, config if use_arr_coc else None, max_new_tokens, deadline_s)
+        if use_arr_coc and config is None:
+            run.config = Config()
+        yield from run.snapshots()
+
+    def visualize_relevance(
+        self, image: Image.Image, question: str, config: Config | None = None
+    ) -> dict[str, Image.Image]:
+        """Pictures of one decision, without answering: overlay, kept cells and the maps, by name."""
+        from arr_coc.homunculus import realization_pictures
+
+        return realization_pictures(image, self.realize(image, question, config or Config()))
+
+    def realize(self, image: Image.Image, question: str, config: Config = Config()) -> Realization:
+        """Decide where the tokens go, without answering."""
+        with self.lock, torch.inference_mode():
+            ask = self.prepare(image, question)
+            return without_state(Realizer(self, self.policy).realize(ask, question, config))
+
+    def warm_up(self) -> None:
+        """One short answer of each kind, so that the first visitor does not pay for lazy set-up."""
+        grey = Image.new("RGB", (256, 256), (128, 128, 128))
+        for use_arr_coc in (False, True):
+            self.generate(grey, "what is this?", use_arr_coc, max_new_tokens=2)
+
+    # --- parts ---
+
+    def prepare(self, image: Image.Image, question: str) -> _Ask:
+        """Run the stock processor and lay out the prompt."""
+        picture = self.picture(image)
+        return _Ask(picture, self.prompt(picture, question))
+
+    def picture(self, image: Image.Image) -> Picture:
+        """The image as the stock processor prepares it, at most `max_pixels`."""
+        size = self.image_processor.size
+        longest = min(size["longest_edge"], self.max_pixels)
+        return self._process(image, size={**dict(size), "longest_edge": longest})
+
+    def _small_picture(self, image: Image.Image, grid: tuple[int, int], tokens: int) -> Picture:
+        """The image shrunk below the processor's floor, to at most `tokens` of the same aspect."""
+        h, w = grid
+        scale = (tokens / (h * w)) ** 0.5
+        rows, columns = max(1, int(h * scale)), max(1, int(w * scale))
+        rows, columns = min(rows, tokens // columns or 1), min(columns, tokens // rows or 1)
+        unit = self.geometry.unit_pixels
+        small = image.resize((columns * unit, rows * unit), Image.Resampling.BICUBIC)
+        return self._process(small, do_resize=False, source=image)
+
+    def _process(self, image: Image.Image, source: Image.Image | None = None, **options) -> Picture:
+        batch = self.image_processor(images=image, return_tensors="pt", **options)
+        picture = Picture(
+            batch["pixel_values"], batch["image_grid_thw"], self.geometry, source or image
+        )
+        return picture.to(self.device)
+
+    def prompt(self, picture: Picture, question: str) -> Prompt:
+        """The chat prompt around the picture's tokens, with the stock model's positions."""
+        content = [{"type": "image"}, {"type": "text", "text": question}]
+        text = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+        )
+        placeholder = self.tokenizer.decode([self.model.config.image_token_id])
+        before, after = text.split(placeholder)
+        prefix = self.tokenizer(before, add_special_tokens=False, return_tensors="pt").input_ids
+        encoded = self.tokenizer(
+            after, add_special_tokens=False, return_tensors="pt", return_offsets_mapping=True
+        )
+        spans, start = encoded["offset_mapping"][0], after.index(question)
+        own = (spans[:, 1] > start) & (spans[:, 0] < start + len(question))
+        prefix, suffix = prefix.to(self.device), encoded["input_ids"].to(self.device)
+        image_token = self.model.config.image_token_id
+        pads = prefix.new_full((1, picture.tokens), image_token)
+        ids = torch.cat([prefix, pads, suffix], 1)
+        positions, _ = self.model.model.get_rope_index(
+            ids, (ids == image_token).int(), image_grid_thw=picture.grid_thw
+        )
+        return Prompt(prefix, suffix, own.nonzero()[:, 0].to(self.device), positions, image_token)
+
+    def encode(self, picture: Picture, realization: Realization | None) -> TokenSet:
+        """Visual tokens of a picture: all of them (None), or those a Realization keeps."""
+        if realization is None:
+            return self._encode(qwen_encode.encode_all, picture)
+        allocation = realization.allocation
+        if realization.config.prune == "before":
+            return self._encode(qwen_encode.encode_before, picture, allocation)
+        return qwen_encode.cut(self._encode(qwen_encode.encode_all, picture), allocation)
+
+    def _encode(self, encoder, picture: Picture, *rest) -> TokenSet:
+        """Run an encoder; in float16 an overflow moves the vision tower to float32, once for all."""
+        visual = self.model.model.visual
+        tokens = encoder(visual, picture, *rest)
+        if visual.dtype == torch.float16 and not tokens.features.isfinite().all():
+            log.warning("the float16 vision tower overflowed; it runs in float32 from now on")
+            visual.float()
+            tokens = encoder(visual, picture, *rest)
+        return tokens
+
+    def _new_cache(self) -> DynamicCache:
+        return DynamicCache(config=self.model.config.get_text_config())
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a clock read afterwards is true."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def without_state(realization: Realization) -> Realization:
+    """The same realization without the host's cache, so that keeping it is cheap."""
+    if realization.look is None:
+        return realization
+    return replace(realization, look=replace(realization.look, state=None))
+
+
+class _Run:
+    """One answer on its way. The work runs in a thread of its own: autograd modes are thread-local
+    and would otherwise leak into the consumer between two snapshots."""
+
+    def __init__(self, host, image, question, config, max_new_tokens, deadline_s) -> None:
+        self.host, self.image, self.question, self.config = host, image, question, config
+        self.max_new_tokens, self.deadline_s = max_new_tokens, deadline_s
+        self.out: queue.Queue = queue.Queue()
+        self.stop = threading.Event()
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+        self.realization: Realization | None = None
+
+    def snapshots(self) -> Iterator[Answer]:
+        """Yield what the thread reports; its exception is raised here; leaving early stops it."""
+        thread = threading.Thread(target=self._work, daemon=True)
+        thread.start()
+        try:
+            while True:
+                item = self.out.get(timeout=STREAM_TIMEOUT_S)
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+                if item.done:
+                    return
+        finally:
+            self.stop.set()
+            thread.join()
+
+    def _work(self) -> None:
+        try:
+            with self.host.lock, torch.inference_mode():
+                self.out.put(self._answer())
+        except BaseException as error:  # handed to the consumer, whatever it is
+            self.out.put(error)
+
+    def _answer(self) -> Answer:
+        host, timed = self.host, lambda name: stage(self.seconds, name, host.synchronize)
+        reset_peak_memory(host.device)
+        self._report("preprocess")
+        with timed("preprocess"):
+            ask = host.prepare(self.image, self.question)
+        if self.config is not None:
+            self._report("glance")
+            realizer = Realizer(host, host.policy)
+            realization = realizer.realize(ask, self.question, self.config, host.synchronize)
+            self.seconds.update(realization.seconds)
+            self.realization = without_state(realization)
+        else:
+            realization = None
+        self._report("encode")
+        with timed("encode"):
+            tokens = host.encode(ask.picture, realization)
+        self._report("prefill")
+        return self._generate(ask, tokens, realization)
+
+    def _generate(self, ask: _Ask, tokens: TokenSet, realization: Realization | None) -> Answer:
+        host, look = self.host, realization.kept_look if realization else None
+        glance = look.state if look else None
+        places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
+        cache = glance.cache if glance else host._new_cache()
+        ids = ask.prompt.ids(len(places))
+        streamer = _Streamer(self)
+        host.synchronize()
+        start = time.perf_counter()
+        host.model.generate(
+            input_ids=ids,
+            position_ids=ask.prompt.position_ids(places),
+            mm_encoder_outputs=tokens.encoder_outputs(),
+            past_key_values=cache,
+            streamer=streamer,
+            stopping_criteria=StoppingCriteriaList([_Stop(self.stop, start + self.deadline_s)]),
+            max_new_tokens=self.max_new_tokens,
+            do_sample=False,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+        )
+        host.synchronize()
+        end = time.perf_counter()
+        first = streamer.first_at or end
+        self.seconds["prefill"], self.seconds["decode"] = first - start, end - first
+        measures = self._measures(streamer, len(places), ask, cache, ids.shape[1])
+        return Answer(streamer.text, "done", True, measures, self.realization)
+
+    def _measures(self, streamer, visual_tokens, ask, cache, prompt_length) -> Measures:
+        peak, kind = peak_memory(self.host.device)
+        decode, count = self.seconds["decode"], len(streamer.ids)
+        return Measures(
+            stages=dict(self.seconds),
+            time_to_first_token=sum(v for k, v in self.seconds.items() if k != "decode"),
+            decode_tokens_per_second=(count - 1) / decode if count > 1 and decode > 0 else 0.0,
+            new_tokens=count,
+            visual_tokens=visual_tokens,
+            visual_tokens_full=ask.picture.tokens,
+            kv_cache_bytes=kv_cache_bytes(cache, prompt_length),
+            peak_memory_bytes=peak,
+            peak_memory_kind=kind,
+        )
+
+    def _report(self, name: str, text: str = "") -> None:
+        self.out.put(Answer(text, name, realization=self.realization))
+
+
+class _Streamer(BaseStreamer):
+    """Collects token ids as generate() makes them, and reports the text so far."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run, self.ids, self.text, self.first_at, self.prompt_seen = run, [], "", None, False
+
+    def put(self, value: Tensor) -> None:
+        """Called with the prompt once, then with each token."""
+        if not self.prompt_seen:
+            self.prompt_seen = True
+            return
+        self.ids.extend(value.flatten().tolist())  # reading it waits for the device
+        self.first_at = self.first_at or time.perf_counter()
+        text = self.run.host.tokenizer.decode(self.ids, skip_special_tokens=True)
+        if not text.endswith(UNDECODED):  # half a character: wait for the rest
+            self.text = text.strip()
+            self.run._report("decode", self.text)
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+
+class _Stop(StoppingCriteria):
+    """Stops decoding when the consumer left or time is up."""
+
+    def __init__(self, event: threading.Event, deadline: float) -> None:
+        self.event, self.deadline = event, deadline
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_) -> Tensor:
+        stop = self.event.is_set() or time.perf_counter() > self.deadline
+        return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)

@@ -1,0 +1,304 @@
+"""Realizing: runs texture, knowing, balancing and attending on a host, and keeps all of it.
+
+The Realizer asks a host for four small things (`Host`); pictures, API and evaluation read the frozen
+`Realization` it returns. If a stage fails, tokens are spread uniformly and the reason is kept.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from arr_coc import attending, balancing, knowing
+from arr_coc.attending import Allocation, TopK
+from arr_coc.balancing import TensionPolicy, Tensions
+from arr_coc.texture import texture
+
+log = logging.getLogger(__name__)
+
+GLANCES = ("periphery", "separate", "off")
+PRUNES = ("before", "after")
+# A glance takes one token in GLANCE_SHARE of the image's, and never more than half of the budget.
+GLANCE_SHARE = 16
+MINIMUM_BUDGET = 4
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to spend an image's visual tokens.
+
+    Attributes:
+        share: share of the image's native tokens to spend, in (0, 1]; `budget` overrides it.
+        budget: tokens to spend, glance included where it stays in the cache; None takes the share.
+        glance: "periphery" keeps the low-resolution look in the KV cache, before the fovea;
+            "separate" throws it away after reading its attention; "off" takes none.
+        prune: "before" the vision encoder (it only sees what is kept) or "after" it.
+        tier: a name from `attending.TIERS`, which overrides the share; None for the share.
+        tensions: imposed tensions; None lets the policy choose.
+    """
+
+    share: float = 0.20
+    budget: int | None = None
+    glance: str = "periphery"
+    prune: str = "before"
+    tier: str | None = None
+    tensions: Tensions | None = None
+
+    def __post_init__(self) -> None:
+        if self.glance not in GLANCES:
+            raise ValueError(f"glance is {self.glance!r}, expected one of {', '.join(GLANCES)}")
+        if self.prune not in PRUNES:
+            raise ValueError(f"prune is {self.prune!r}, expected one of {', '.join(PRUNES)}")
+        if self.tier is not None and self.tier not in attending.TIERS:
+            raise ValueError(f"tier is {self.tier!r}, expected one of {', '.join(attending.TIERS)}")
+        if self.budget is None:
+            attending.tokens_for_share(self.share, 1)
+
+    def tokens(self, available: int) -> int:
+        """Tokens to spend on an image of `available`; ValueError where it does not fit."""
+        minimum = min(MINIMUM_BUDGET, available)
+        if self.budget is not None:
+            attending.check_budget(self.budget, available, minimum)
+            return self.budget
+        share = attending.TIERS[self.tier] if self.tier else self.share
+        return max(minimum, attending.tokens_for_share(share, available))
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a host saw at low resolution.
+
+    Attributes:
+        attention: `(1, gh, gw)` attention from the question's tokens to each place, any scale >= 0.
+        tokens: visual tokens the look took.
+        entropy: entropy of the first answer token after the look alone, in nats.
+        state: the host's own, with which it continues from the look; never read here.
+    """
+
+    attention: Tensor
+    tokens: int
+    entropy: float
+    state: Any = field(default=None, repr=False, compare=False)
+
+
+class Host(Protocol):
+    """What the Realizer needs from a model. `image` is whatever the host prepared."""
+
+    def grid(self, image: Any) -> tuple[int, int]:
+        """`(h, w)` of the image's token grid."""
+
+    def pixels(self, image: Any) -> Tensor:
+        """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it."""
+
+    def embed(self, question: str) -> Tensor:
+        """`(1, D)` mean embedding of the question's own tokens."""
+
+    def look(self, image: Any, question: str, tokens: int) -> Look:
+        """Look at the image with at most `tokens` visual tokens, asking the question."""
+
+
+@dataclass(frozen=True)
+class Realization:
+    """Everything one decision was made of; pictures, API and evaluation read from here.
+
+    Maps are `(1, h, w)` in [0, 1]; `textures` is `(1, 13, h, w)`. After a fallback the maps that
+    were not reached are None, `relevance` is even, and `fallback` says why.
+    """
+
+    question: str
+    config: Config
+    grid: tuple[int, int]
+    budget: int
+    textures: Tensor | None
+    propositional: Tensor | None
+    perspectival: Tensor | None
+    participatory: Tensor | None
+    tensions: Tensions
+    tension_source: str
+    participatory_source: str
+    relevance: Tensor
+    allocation: Allocation
+    look: Look | None
+    seconds: dict[str, float]
+    fallback: str | None = None
+
+    @property
+    def kept_look(self) -> Look | None:
+        """The look whose tokens stay in the cache as the periphery, or None."""
+        return self.look if self.config.glance == "periphery" else None
+
+    @property
+    def tokens(self) -> int:
+        """Visual tokens the language model will hold: fovea, and periphery where it is kept."""
+        return len(self.allocation) + (self.kept_look.tokens if self.kept_look else 0)
+
+
+class Realizer:
+    """Runs the four stages on a host."""
+
+    def __init__(self, host: Host, policy: TensionPolicy | None = None) -> None:
+        self.host, self.policy = host, policy
+
+    def realize(
+        self,
+        image: Any,
+        question: str,
+        config: Config = Config(),
+        synchronize: Callable[[], None] = lambda: None,
+    ) -> Realization:
+        """Decide where the tokens of `image` go for `question`.
+
+        Args:
+            image: as the host prepared it.
+            question: the question's own text.
+            config: how to spend.
+            synchronize: called at stage borders before the clock is read (a GPU's barrier).
+
+        Raises:
+            ValueError: where the budget does not fit the image. Failures of a stage do not raise:
+                they give a uniform allocation and `fallback`.
+        """
+        grid = self.host.grid(image)
+        budget = config.tokens(grid[0] * grid[1])
+        seconds: dict[str, float] = {"glance": 0.0, "relevance": 0.0}
+        try:
+            return self._realize(image, question, config, grid, budget, seconds, synchronize)
+        except Exception as error:  # whatever a stage raises, the answer must still arrive
+            log.exception("a stage failed; falling back to a uniform allocation")
+            return uniform_realization(question, config, grid, budget, describe(error), seconds)
+
+    def _realize(self, image, question, config, grid, budget, seconds, synchronize) -> Realization:
+        look = None
+        if config.glance != "off":
+            with stage(seconds, "glance", synchronize):
+                look = self.host.look(image, question, glance_tokens(grid, budget))
+        with stage(seconds, "relevance", synchronize):
+            pixels = self.host.pixels(image)
+            textures = texture(pixels, grid)
+            propositional = knowing.propositional(pixels, grid)
+            perspectival = knowing.perspectival(textures)
+            participatory = None if look is None else knowing.participatory(look.attention, grid)
+            tensions, source = self._tensions(
+                question, config, (propositional, perspectival, participatory)
+            )
+            kept = look.tokens if look is not None and config.glance == "periphery" else 0
+            relevance, allocation = decide(
+                (propositional, perspectival, participatory), tensions, budget - kept
+            )
+        return Realization(
+            question=question,
+            config=config,
+            grid=grid,
+            budget=budget,
+            textures=textures,
+            propositional=propositional,
+            perspectival=perspectival,
+            participatory=participatory,
+            tensions=tensions,
+            tension_source=source,
+            participatory_source="none" if look is None else "glance",
+            relevance=relevance,
+            allocation=allocation,
+            look=look,
+            seconds=seconds,
+        )
+
+    def _tensions(self, question, config, maps) -> tuple[Tensions, str]:
+        if config.tensions is not None:
+            return config.tensions, "imposed"
+        if self.policy is None:
+            return balancing.lexical_tensions(question), "lexical prior"
+        known = [m if m is not None else torch.zeros_like(maps[0]) for m in maps]
+        statistics = balancing.map_statistics(torch.stack(known, 1))
+        with torch.inference_mode():
+            values = self.policy(self.host.embed(question).to(statistics.device), statistics)[0]
+        return Tensions(*(float(v) for v in values)), "learned"
+
+
+def decide(
+    maps: tuple[Tensor, Tensor, Tensor | None], tensions: Tensions, budget: int
+) -> tuple[Tensor, Allocation]:
+    """Maps and tensions -> relevance `(1, h, w)` and its allocation of `budget` native tokens."""
+    relevance = balancing.combine(*maps, tensions)
+    # On a fast device with ties the order must not depend on the device: decide on the CPU.
+    return relevance, TopK()(relevance[0].float().cpu(), budget)
+
+
+def recombine(
+    realization: Realization, tensions: Tensions | None = None, budget: int | None = None
+) -> Realization:
+    """Decide again from the maps already there: other tensions, another budget, no model.
+
+    Raises:
+        ValueError: after a fallback (no maps), or for a budget that does not fit.
+    """
+    if realization.fallback:
+        raise ValueError(f"there are no maps to recombine: {realization.fallback}")
+    tensions = tensions or realization.tensions
+    config = replace(realization.config, tensions=tensions)
+    if budget is not None:
+        config = replace(config, budget=budget)
+    total = config.tokens(realization.grid[0] * realization.grid[1])
+    kept = realization.kept_look.tokens if realization.kept_look else 0
+    if total - kept < 1:
+        raise ValueError(f"budget {total} leaves nothing beside the glance's {kept} tokens")
+    maps = (realization.propositional, realization.perspectival, realization.participatory)
+    relevance, allocation = decide(maps, tensions, total - kept)
+    return replace(
+        realization,
+        config=config,
+        budget=total,
+        tensions=tensions,
+        tension_source="imposed",
+        relevance=relevance,
+        allocation=allocation,
+    )
+
+
+def glance_tokens(grid: tuple[int, int], budget: int) -> int:
+    """Tokens a glance may take: a sixteenth of the image's, at most half of the budget."""
+    return max(1, min(grid[0] * grid[1] // GLANCE_SHARE, budget // 2))
+
+
+def uniform_realization(question, config, grid, budget, reason, seconds) -> Realization:
+    """The fallback: tokens spread evenly, no maps, and the reason."""
+    return Realization(
+        question=question,
+        config=config,
+        grid=grid,
+        budget=budget,
+        textures=None,
+        propositional=None,
+        perspectival=None,
+        participatory=None,
+        tensions=config.tensions or balancing.NEUTRAL,
+        tension_source="none",
+        participatory_source="none",
+        relevance=torch.full((1, *grid), 0.5),
+        allocation=attending.uniform(grid, budget),
+        look=None,
+        seconds=seconds,
+        fallback=reason,
+    )
+
+
+def describe(error: Exception) -> str:
+    """One line that names an error's type and says what it says."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+
+
+@contextmanager
+def stage(seconds: dict[str, float], name: str, synchronize: Callable[[], None]) -> Iterator[None]:
+    """Add the wall seconds of the block to `seconds[name]`, synchronised at both ends."""
+    synchronize()
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        synchronize()
+        seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start

@@ -1,0 +1,72 @@
+"""Shared parts of the tests: a tiny random Qwen3-VL, the bundled base, and a picture.
+
+Everything runs on the CPU, without a network.
+"""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+torch.set_num_threads(2)
+
+
+def tiny_host(dtype: torch.dtype = torch.float32):
+    """A Qwen3-VL with random weights, wide enough to show every position and DeepStack mistake."""
+    from arr_coc import pretrain_model
+    from arr_coc.qwen import ARRCOCQwen
+
+    tokenizer = pretrain_model.build_tokenizer(600)
+    model = pretrain_model.build_model(tokenizer, seed=0)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            # Larger than a trained model's: a mistake then shows in the logits by whole units.
+            torch.nn.init.normal_(parameter, std=0.08)
+    # Random weights never mean to stop: without end tokens every answer has its full length.
+    model.generation_config.eos_token_id = None
+    host = ARRCOCQwen(model, tokenizer, pretrain_model.build_image_processor(), name="tiny")
+    if dtype != torch.float32:
+        cast(host.model, dtype)
+    return host
+
+
+def cast(model, dtype: torch.dtype) -> None:
+    """To another dtype as `from_pretrained` would: rotary frequencies stay float32."""
+    model.to(dtype)
+    for rotary in (model.model.visual.rotary_pos_emb, model.model.language_model.rotary_emb):
+        rotary.inv_freq = rotary.inv_freq.float()
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    return tiny_host()
+
+
+@pytest.fixture(scope="session")
+def bundled():
+    from arr_coc.loading import BUNDLED_BASE
+    from arr_coc.qwen import ARRCOCQwen
+
+    return ARRCOCQwen.from_pretrained(BUNDLED_BASE)
+
+
+@pytest.fixture(params=["tiny", "bundled"])
+def host(request):
+    """The tiny random host, then the bundled base."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def picture() -> Image.Image:
+    """A street-like picture, 320 x 256: 10 x 8 = 80 visual tokens."""
+    image = Image.new("RGB", (320, 256), (150, 190, 230))
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((0, 160, 320, 256), fill=(110, 120, 110))
+    draw.ellipse((40, 60, 120, 140), fill=(200, 40, 40))
+    draw.rectangle((210, 90, 290, 150), fill=(250, 240, 220))
+    draw.text((225, 110), "42", fill=(20, 20, 20))
+    return image
