@@ -156,7 +156,9 @@ def tokens_for_share(share: float, tokens: int) -> int:
 def check_relevance(relevance: Tensor) -> None:
     """Raise ValueError unless `relevance` is `(h, w)`, finite, in [0, 1] and not empty."""
     if relevance.ndim != 2 or relevance.numel() == 0:
-        raise ValueError(f"relevance has shape {tuple(relevance.shape)}, expected (h, w), not empty")
+        raise ValueError(
+            f"relevance has shape {tuple(relevance.shape)}, expected (h, w), not empty"
+        )
     if not (relevance.isfinite().all() and relevance.min() >= 0 and relevance.max() <= 1):
         raise ValueError("relevance holds values that are not finite or not in [0, 1]")
 

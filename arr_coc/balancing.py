@@ -64,9 +64,7 @@ def lexical_tensions(question: str) -> Tensions:
     A stated prior, not a trained policy. Neutral (0.5 each) where no word is known.
     """
     text = question.lower()
-    hits = [
-        goal for words, goal in LEXICON.values() if re.search(rf"\b(?:{words})", text)
-    ]
+    hits = [goal for words, goal in LEXICON.values() if re.search(rf"\b(?:{words})", text)]
     if not hits:
         return NEUTRAL
     return Tensions(*(round(sum(column) / len(hits), 4) for column in zip(*hits)))
@@ -125,11 +123,12 @@ def combine(
     Raises:
         ValueError: where shapes differ.
     """
-    if participatory is None:
-        participatory = (propositional + perspectival) / 2
-    shapes = {tuple(m.shape) for m in (propositional, perspectival, participatory)}
+    given = [m for m in (propositional, perspectival, participatory) if m is not None]
+    shapes = {tuple(m.shape) for m in given}
     if len(shapes) != 1 or propositional.ndim != 3:
         raise ValueError(f"maps have shapes {sorted(shapes)}, expected one shape (B, h, w)")
+    if participatory is None:
+        participatory = (propositional + perspectival) / 2
     c, e, f = tensions.compress, tensions.exploit, tensions.focus
     maps = (propositional, perspectival, participatory)
     raw = sum(weight * m for weight, m in zip(MAP_WEIGHTS, maps))

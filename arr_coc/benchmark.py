@@ -94,8 +94,12 @@ class Case:
 
 def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> Any:
     """The model of these shapes with random weights, as an `ARRCOCQwen`."""
-    from transformers import AutoTokenizer, Qwen3VLConfig, Qwen3VLForConditionalGeneration
-    from transformers import Qwen2VLImageProcessorPil
+    from transformers import (
+        AutoTokenizer,
+        Qwen2VLImageProcessorPil,
+        Qwen3VLConfig,
+        Qwen3VLForConditionalGeneration,
+    )
 
     from arr_coc.qwen import ARRCOCQwen
 
@@ -113,14 +117,9 @@ def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> Any:
         tie_word_embeddings=True,
         dtype=dtype,
     )
-    torch.manual_seed(0)
-    torch.set_default_dtype(dtype)
-    try:
-        model = Qwen3VLForConditionalGeneration(config).to(device)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    for rotary in (model.model.visual.rotary_pos_emb, model.model.language_model.rotary_emb):
-        rotary.inv_freq = rotary.inv_freq.float()
+    with torch.device("meta"):
+        model = Qwen3VLForConditionalGeneration(config)
+    fill(model, device, dtype)
     model.generation_config.eos_token_id = None  # random weights: every answer in full length
     model.generation_config.pad_token_id = ids("<|endoftext|>")
     processor = Qwen2VLImageProcessorPil(
@@ -131,9 +130,25 @@ def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> Any:
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
     )
-    return ARRCOCQwen(
-        model, tokenizer, processor, name=f"random {shapes}", max_pixels=16777216
-    )
+    return ARRCOCQwen(model, tokenizer, processor, name=f"random {shapes}", max_pixels=16777216)
+
+
+def fill(model: Any, device: torch.device, dtype: torch.dtype) -> None:
+    """Give a model on the meta device small random weights; its rotary tables are built anew."""
+    model.to(dtype).to_empty(device=device)
+    generator = torch.Generator(device).manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1 and "norm" in name and name.endswith("weight"):
+                parameter.fill_(1.0)
+            else:
+                parameter.uniform_(-0.03, 0.03, generator=generator)
+    for parent in (model.model.visual, model.model.language_model):
+        for name, module in list(parent.named_children()):
+            if "rotary" in name:
+                setattr(parent, name, type(module)(module.config).to(device))
+    model.tie_weights()
+    model.eval()
 
 
 def image_of(tokens: int) -> Image.Image:
@@ -202,9 +217,7 @@ def measure(host: Any, todo: list[Case], repetitions: int, new_tokens: int) -> l
 
 def summarise(rows: list[dict]) -> list[dict]:
     """Per case: medians with minimum and maximum, and ratios to stock within each repetition."""
-    stock = {
-        (r["image_tokens"], r["repetition"]): r for r in rows if r["case"] == "stock"
-    }
+    stock = {(r["image_tokens"], r["repetition"]): r for r in rows if r["case"] == "stock"}
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
         groups.setdefault((row["image_tokens"], row["budget"], row["case"]), []).append(row)
@@ -251,7 +264,16 @@ def crossover(summary: list[dict]) -> str:
 
 def table(summary: list[dict]) -> str:
     """The summary as a Markdown table; seconds are medians, the speed-up has its range."""
-    head = ["case", "tokens", "preprocess", "glance", "relevance", "encode", "prefill", "first token"]
+    head = [
+        "case",
+        "tokens",
+        "preprocess",
+        "glance",
+        "relevance",
+        "encode",
+        "prefill",
+        "first token",
+    ]
     lines = [" | ".join([*head, "speed-up (range)"]), " | ".join(["---"] * (len(head) + 1))]
     for e in summary:
         stages = ("preprocess", "glance", "relevance", "encode", "prefill", "time_to_first_token")
@@ -296,7 +318,9 @@ def parser() -> argparse.ArgumentParser:
                       help="auto: bfloat16 on cuda; on cpu the faster of float32 and bfloat16")  # fmt: skip
     what.add_argument("--shapes", choices=list(SHAPES), default="2b", help="tiny tries the command")
     what.add_argument("--image-tokens", type=int, nargs="+", help="grids, in visual tokens")
-    what.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS), help="of 1024 tokens")
+    what.add_argument(
+        "--budgets", type=int, nargs="+", default=list(BUDGETS), help="of 1024 tokens"
+    )
     how = p.add_argument_group("how")
     how.add_argument("--repetitions", type=int, default=3)
     how.add_argument("--new-tokens", type=int, default=4)

@@ -40,7 +40,9 @@ def propositional(image: Tensor, grid: tuple[int, int]) -> Tensor:
     B, _, H, W = image.shape
     h, w = grid
     # A grid finer than the picture: repeat pixels, so that every cell holds at least one.
-    image = F.interpolate(image.float(), (max(H, h), max(W, w))) if H < h or W < w else image.float()
+    image = (
+        F.interpolate(image.float(), (max(H, h), max(W, w))) if h > H or w > W else image.float()
+    )
     H, W = image.shape[-2:]
     level = (image * (LEVELS - 1)).round().clamp(0, LEVELS - 1).long()  # (B, 3, H, W)
     color = (level[:, 0] * LEVELS + level[:, 1]) * LEVELS + level[:, 2]  # (B, H, W)
@@ -78,7 +80,9 @@ def participatory(attention: Tensor, grid: tuple[int, int]) -> Tensor:
         raise ValueError(f"attention has shape {tuple(attention.shape)}, expected (B, gh, gw)")
     attention = attention.float()
     if not attention.isfinite().all() or (attention < 0).any():
-        raise ValueError("attention holds a negative or non-finite value, expected finite values >= 0")
+        raise ValueError(
+            "attention holds a negative or non-finite value, expected finite values >= 0"
+        )
     floor = attention.flatten(1).amin(1)[:, None, None]
     attention = attention - floor
     peak = attention.flatten(1).quantile(PEAK_QUANTILE, dim=1)[:, None, None]

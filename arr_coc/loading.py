@@ -56,7 +56,11 @@ def load_base(
     Raises:
         ValueError: for a missing folder, an id the Hub does not give, or another architecture.
     """
-    from transformers import AutoTokenizer, Qwen2VLImageProcessorPil, Qwen3VLForConditionalGeneration
+    from transformers import (
+        AutoTokenizer,
+        Qwen2VLImageProcessorPil,
+        Qwen3VLForConditionalGeneration,
+    )
 
     base = str(base or default_base())
     check_base(base)

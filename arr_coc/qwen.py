@@ -258,10 +258,14 @@ class ARRCOCQwen:
             ValueError: for an empty question, a budget that does not fit, or too many new tokens.
         """
         if not 1 <= max_new_tokens <= MAX_NEW_TOKENS:
-            raise ValueError(f"max_new_tokens is {max_new_tokens}, allowed is 1 to {MAX_NEW_TOKENS}")
+            raise ValueError(
+                f"max_new_tokens is {max_new_tokens}, allowed is 1 to {MAX_NEW_TOKENS}"
+            )
         if not question.strip():
             raise ValueError("the question is empty, expected at least one word")
-        run = _Run(self, image, question, config if use_arr_coc else None, max_new_tokens, deadline_s)
+        run = _Run(
+            self, image, question, config if use_arr_coc else None, max_new_tokens, deadline_s
+        )
         if use_arr_coc and config is None:
             run.config = Config()
         yield from run.snapshots()

@@ -85,7 +85,9 @@ class Picture:
 
     def to(self, device: torch.device) -> "Picture":
         """The same picture on another device."""
-        return Picture(self.patches.to(device), self.grid_thw.to(device), self.geometry, self.source)
+        return Picture(
+            self.patches.to(device), self.grid_thw.to(device), self.geometry, self.source
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ def cell_patch_positions(bounds: Tensor, merge: int) -> Tensor:
     """
     top_left, size = bounds[:, :2].float(), (bounds[:, 2:] - bounds[:, :2]).float()  # (K, 2)
     step = torch.arange(merge, device=bounds.device, dtype=torch.float32) + 0.5
-    offset = torch.stack(torch.meshgrid(step, step, indexing="ij"), -1).view(1, -1, 2)  # (1, m*m, 2)
+    offset = torch.stack(torch.meshgrid(step, step, indexing="ij"), -1).view(
+        1, -1, 2
+    )  # (1, m*m, 2)
     positions = top_left[:, None] * merge + offset * size[:, None] - 0.5  # (K, m*m, 2)
     return positions.reshape(-1, 2)
 
@@ -154,9 +158,7 @@ def interpolation_taps(positions: Tensor, patch_grid: tuple[int, int], side: int
     Returns:
         `(P, 4)` int64 indices and `(P, 4)` float32 weights.
     """
-    rows, columns = (
-        _axis_taps(positions[:, axis], patch_grid[axis], side) for axis in (0, 1)
-    )
+    rows, columns = (_axis_taps(positions[:, axis], patch_grid[axis], side) for axis in (0, 1))
     index = (rows[0][:, :, None] * side + columns[0][:, None, :]).flatten(1)
     weight = (rows[1][:, :, None] * columns[1][:, None, :]).flatten(1)
     return index, weight
@@ -243,9 +245,7 @@ def encode_before(visual: torch.nn.Module, picture: Picture, allocation: Allocat
 
 def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:
     """The stock encoder call on the whole picture; all N tokens in raster order."""
-    output = visual(
-        picture.patches.to(visual.dtype), grid_thw=picture.grid_thw, return_dict=True
-    )
+    output = visual(picture.patches.to(visual.dtype), grid_thw=picture.grid_thw, return_dict=True)
     h, w = picture.grid
     index = torch.arange(h * w, device=picture.patches.device)
     places = torch.stack([index // w, index % w], 1).float()

@@ -41,9 +41,9 @@ CHANNELS = tuple(
             ("blue", "mean sRGB blue"),
             ("lightness", "mean CIE L*, over 100"),
             ("green_red", "mean CIE a*, 0.5 is neutral"),
-            ("edge_x", "mean |horizontal gradient|, over the image's largest cell"),
-            ("edge_y", "mean |vertical gradient|, over the image's largest cell"),
-            ("edge", "mean gradient magnitude, over the image's largest cell"),
+            ("edge_x", "mean |horizontal gradient|, over the image's largest edge"),
+            ("edge_y", "mean |vertical gradient|, over the image's largest edge"),
+            ("edge", "mean gradient magnitude, over the image's largest"),
             ("y", "row of the cell's centre, 0 top, 1 bottom"),
             ("x", "column of the cell's centre, 0 left, 1 right"),
             ("eccentricity", "distance from the image centre, 1 at the corners"),
@@ -114,7 +114,9 @@ def _edges(lightness: Tensor, grid: tuple[int, int]) -> Tensor:
     gradients of a stroke cancel."""
     gradient = spatial_gradient(lightness, mode="sobel", normalized=True)[:, 0]  # (B, 2, H, W)
     magnitude = gradient.square().sum(1, keepdim=True).sqrt()
-    return over_largest(pool(torch.cat([gradient.abs(), magnitude], 1), grid))
+    pooled = pool(torch.cat([gradient.abs(), magnitude], 1), grid)  # (B, 3, h, w)
+    peak = pooled[:, 2:].amax(dim=(-2, -1), keepdim=True)
+    return torch.where(peak > EPS, pooled / peak.clamp(min=EPS), torch.zeros_like(pooled))
 
 
 def _places(image: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -1,0 +1,108 @@
+"""Loading: real folders of another kind, missing ones, weights for another base, the environment."""
+
+import json
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from arr_coc import loading
+from arr_coc.balancing import TensionPolicy
+from arr_coc.qwen import ARRCOCQwen
+
+
+@pytest.fixture
+def another_architecture(tmp_path):
+    config = BertConfig(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+    )
+    BertModel(config).save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def test_a_base_that_is_not_qwen3_vl_is_named(another_architecture):
+    with pytest.raises(ValueError, match=r"is a bert, expected a Qwen3-VL checkpoint"):
+        ARRCOCQwen.from_pretrained(another_architecture)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(ValueError, match="does not exist, expected a folder or a Hub id"):
+        ARRCOCQwen.from_pretrained(tmp_path / "nothing")
+    with pytest.raises(ValueError, match=r"has no config\.json"):
+        ARRCOCQwen.from_pretrained(tmp_path)
+
+
+def test_an_id_the_hub_does_not_give_is_named():
+    with pytest.raises(ValueError, match="'nobody/nothing' is neither a local folder nor a model"):
+        ARRCOCQwen.from_pretrained("nobody/nothing")
+
+
+def test_weights_make_a_round_trip_and_are_used(tmp_path, picture):
+    policy = TensionPolicy(256)
+    loading.save_policy(policy, tmp_path / "weights", "a base")
+    host = ARRCOCQwen.from_pretrained(components=tmp_path / "weights")
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(policy.state_dict().values(), host.policy.state_dict().values())
+    )
+    assert host.realize(picture, "is there a car?").tension_source == "learned"
+
+
+def test_weights_for_another_base_name_both(tmp_path):
+    loading.save_policy(TensionPolicy(12), tmp_path, "some/other-base")
+    with pytest.raises(ValueError, match=r"made for 'some/other-base' \(hidden size 12\).*256"):
+        ARRCOCQwen.from_pretrained(components=tmp_path)
+
+
+def test_weights_of_another_format_are_refused(tmp_path):
+    loading.save_policy(TensionPolicy(256), tmp_path, "a base")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
+    with pytest.raises(ValueError, match="format_version 99, expected 1"):
+        ARRCOCQwen.from_pretrained(components=tmp_path)
+
+
+def test_missing_weights_are_named(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"):
+        ARRCOCQwen.from_pretrained(components=tmp_path / "nothing")
+
+
+def test_the_default_base_follows_the_environment(monkeypatch):
+    for name in ("ARR_COC_BASE", "SPACE_ID", "SPACES_ZERO_GPU"):
+        monkeypatch.delenv(name, raising=False)
+    assert loading.default_base() == str(loading.BUNDLED_BASE)
+    monkeypatch.setenv("SPACE_ID", "someone/space")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert loading.default_base() == str(loading.BUNDLED_BASE)
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    assert loading.default_base() == loading.QWEN
+    monkeypatch.setenv("ARR_COC_BASE", "elsewhere/model")
+    assert loading.default_base() == "elsewhere/model"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_path"),
+    [
+        ("Qwen/Qwen3-VL-2B-Instruct", False),
+        ("gpt2", False),
+        ("./here", True),
+        ("/a/b", True),
+        ("a/b/c", True),
+    ],
+)
+def test_ids_and_paths_are_told_apart(name, is_path):
+    assert loading._looks_like_path(name) is is_path
+
+
+def test_the_bundled_base_is_small_real_and_loads():
+    host = ARRCOCQwen.from_pretrained()
+    config = host.model.config
+    assert type(host.model).__name__ == "Qwen3VLForConditionalGeneration"
+    assert config.vision_config.deepstack_visual_indexes
+    assert config.text_config.rope_parameters["mrope_interleaved"] is True
+    assert sum(f.stat().st_size for f in loading.BUNDLED_BASE.iterdir()) < 20e6
+    assert host.is_bundled and host.name == "bundled base"

@@ -1,0 +1,157 @@
+"""ARRCOCQwen as people call it: streams, measures, refusals, failures, half precision."""
+
+import pytest
+import torch
+from conftest import tiny_host
+from PIL import Image
+
+from arr_coc import measuring, qwen_encode
+from arr_coc.qwen import STAGES
+from arr_coc.realizing import Config
+
+QUESTION = "what colour is the sign?"
+
+
+def test_stream_goes_through_the_stages_and_ends_with_everything(tiny, picture):
+    snapshots = list(tiny.stream(picture, QUESTION, max_new_tokens=5))
+    stages = list(dict.fromkeys(s.stage for s in snapshots))
+    assert stages == ["preprocess", "glance", "encode", "prefill", "decode", "done"]
+    assert [s.done for s in snapshots] == [False] * (len(snapshots) - 1) + [True]
+    last = snapshots[-1]
+    assert last.text.startswith(snapshots[-2].text[:1])
+    assert last.measures.new_tokens == 5 and last.realization.fallback is None
+    assert last.realization.look.state is None, "a kept realization must not hold a cache"
+
+
+def test_measures_are_of_this_answer(tiny, picture):
+    stock = tiny.generate(picture, QUESTION, use_arr_coc=False, max_new_tokens=5).measures
+    ours = tiny.generate(picture, QUESTION, max_new_tokens=5).measures
+    assert stock.visual_tokens == stock.visual_tokens_full == ours.visual_tokens_full == 80
+    assert ours.visual_tokens == 16
+    assert set(stock.stages) == set(STAGES)
+    assert stock.stages["glance"] == stock.stages["relevance"] == 0
+    assert ours.stages["glance"] > 0 and ours.stages["relevance"] > 0
+    for m in (stock, ours):
+        parts = sum(seconds for name, seconds in m.stages.items() if name != "decode")
+        assert m.time_to_first_token == pytest.approx(parts)
+        assert m.decode_tokens_per_second > 0 and m.peak_memory_bytes > 1e6
+    text = tiny.model.config.text_config
+    per_token = text.num_hidden_layers * 2 * text.num_key_value_heads * text.head_dim * 4
+    assert stock.kv_cache_bytes - ours.kv_cache_bytes == (80 - 16) * per_token
+
+
+@pytest.mark.parametrize(
+    "config", [Config(prune="after"), Config(glance="separate"), Config(share=1.0)]
+)
+def test_every_setting_answers_within_its_budget(tiny, picture, config):
+    answer = tiny.generate(picture, QUESTION, config=config, max_new_tokens=3)
+    assert answer.realization.fallback is None
+    assert answer.measures.visual_tokens == config.tokens(80)
+
+
+def test_a_fallback_still_answers_and_says_why(tiny, picture, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("the glance failed")
+
+    monkeypatch.setattr(tiny, "look", fail)
+    answer = tiny.generate(picture, QUESTION, max_new_tokens=3)
+    assert answer.realization.fallback == "RuntimeError: the glance failed"
+    assert answer.measures.visual_tokens == 16 and answer.done
+
+
+def test_an_exception_in_the_worker_reaches_the_caller_and_the_next_call_works(
+    tiny, picture, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        patched.setattr(qwen_encode, "encode_before", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            tiny.generate(picture, QUESTION, max_new_tokens=3)
+    assert tiny.generate(picture, QUESTION, max_new_tokens=3).done
+
+
+def test_leaving_a_stream_early_frees_the_model(tiny, picture):
+    stream = tiny.stream(picture, QUESTION, max_new_tokens=1000)
+    for answer in stream:
+        if answer.stage == "decode":
+            break
+    stream.close()
+    assert tiny.lock.acquire(timeout=5)
+    tiny.lock.release()
+
+
+def test_no_inference_mode_leaks_into_the_consumer(tiny, picture):
+    for _ in tiny.stream(picture, QUESTION, max_new_tokens=2):
+        assert not torch.is_inference_mode_enabled()
+
+
+def test_the_deadline_stops_decoding_with_what_there_is(tiny, picture):
+    answer = tiny.generate(picture, QUESTION, max_new_tokens=1000, deadline_s=0.0)
+    assert answer.done and answer.measures.new_tokens < 1000
+
+
+@pytest.mark.parametrize("count", [0, -1, 1025])
+def test_new_tokens_out_of_range_are_refused(tiny, picture, count):
+    with pytest.raises(ValueError, match=f"max_new_tokens is {count}, allowed is 1 to 1024"):
+        tiny.generate(picture, QUESTION, max_new_tokens=count)
+
+
+def test_an_empty_question_is_refused(tiny, picture):
+    with pytest.raises(ValueError, match="the question is empty"):
+        tiny.generate(picture, "  ")
+
+
+def test_a_budget_beyond_the_image_is_refused(tiny, picture):
+    with pytest.raises(ValueError, match="budget 900 exceeds the image's 80 tokens"):
+        tiny.generate(picture, QUESTION, config=Config(budget=900))
+
+
+@pytest.mark.parametrize("size", [(32, 32), (33, 900), (1600, 40), (700, 500)])
+def test_any_size_and_aspect_the_processor_takes(tiny, size):
+    answer = tiny.generate(Image.new("RGB", size, (90, 120, 30)), QUESTION, max_new_tokens=2)
+    assert answer.realization.fallback is None
+    h, w = answer.realization.grid
+    assert answer.measures.visual_tokens <= max(4, h * w // 5)
+    assert answer.realization.look.tokens <= max(1, h * w // 16)
+
+
+def test_pixels_put_together_again_are_what_the_processor_saw(tiny, picture):
+    pixels = tiny.picture(picture).pixels()
+    expected = torch.tensor(list(picture.tobytes())).view(256, 320, 3).permute(2, 0, 1) / 255
+    assert torch.allclose(pixels[0], expected, atol=1e-6)
+
+
+def test_the_question_rows_are_the_question(tiny, picture):
+    ask = tiny.prepare(picture, QUESTION)
+    own = ask.prompt.suffix[0, ask.prompt.question]
+    assert tiny.tokenizer.decode(own) == QUESTION
+
+
+def test_the_question_embedding_is_the_mean_of_its_tokens(tiny):
+    ids = tiny.tokenizer("car", add_special_tokens=False).input_ids
+    expected = tiny.model.get_input_embeddings().weight[ids].mean(0)
+    assert torch.allclose(tiny.embed("car")[0], expected)
+
+
+def test_an_overflowing_float16_tower_moves_to_float32(picture):
+    host = tiny_host(torch.float16)
+    visual = host.model.model.visual
+    with torch.no_grad():
+        visual.merger.linear_fc2.weight.mul_(1e5)  # beyond float16 in the merger's output
+        visual.merger.linear_fc2.weight.clamp_(-6e4, 6e4)
+    answer = host.generate(picture, QUESTION, max_new_tokens=2)
+    assert visual.dtype == torch.float32 and answer.done
+
+
+def test_visualize_relevance_gives_named_pictures(tiny, picture):
+    pictures = tiny.visualize_relevance(picture, QUESTION)
+    assert len(pictures) >= 4
+    assert all(isinstance(p, Image.Image) for p in pictures.values())
+
+
+def test_peak_memory_says_what_it_measures():
+    measuring.reset_peak_memory(torch.device("cpu"))
+    before, kind = measuring.peak_memory(torch.device("cpu"))
+    block = torch.ones(64, 1024, 1024)  # 256 MB, touched
+    after, _ = measuring.peak_memory(torch.device("cpu"))
+    assert "resident" in kind
+    assert after - before > 0.5 * block.nbytes

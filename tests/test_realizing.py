@@ -1,0 +1,169 @@
+"""The Realizer on a host of a few lines: decisions, overrides, recombination, and the fallback."""
+
+import time
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+import torch
+
+from arr_coc.balancing import TensionPolicy, Tensions
+from arr_coc.realizing import Config, Look, Realizer, glance_tokens, recombine
+
+GRID = (8, 10)
+
+
+class StubHost:
+    """A picture with one bright place, and a question that points at another."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def grid(self, image):
+        return GRID
+
+    def pixels(self, image):
+        pixels = torch.full((1, 3, 256, 320), 0.4)
+        pixels[:, :, 32:64, 32:64] = torch.rand(
+            1, 3, 32, 32, generator=torch.Generator().manual_seed(0)
+        )
+        return pixels
+
+    def embed(self, question):
+        return torch.ones(1, 6)
+
+    def look(self, image, question, tokens):
+        self.looks += 1
+        attention = torch.zeros(1, 2, 2)
+        attention[0, 1, 1] = 1.0
+        return Look(attention, tokens=4, entropy=0.3)
+
+
+def test_relevance_follows_the_question_and_every_intermediate_is_kept():
+    realization = Realizer(StubHost()).realize(None, "what colour is the sign?")
+    assert realization.fallback is None
+    assert realization.textures.shape == (1, 13, *GRID)
+    for m in (realization.propositional, realization.perspectival, realization.participatory):
+        assert m.shape == (1, *GRID) and m.min() >= 0 and m.max() <= 1
+    cells = realization.allocation.cells
+    lower_right = ((cells[:, 1] >= 4) & (cells[:, 2] >= 5)).float().mean()
+    assert lower_right > 0.7
+    assert realization.tokens == realization.budget == 16
+    assert set(realization.seconds) == {"glance", "relevance"}
+    with pytest.raises(FrozenInstanceError):
+        realization.budget = 3
+
+
+def test_a_separate_glance_does_not_count_and_off_takes_none():
+    host = StubHost()
+    separate = Realizer(host).realize(None, "q", Config(glance="separate"))
+    assert len(separate.allocation) == separate.budget and separate.kept_look is None
+    off = Realizer(host).realize(None, "q", Config(glance="off"))
+    assert off.look is None and off.participatory is None and off.participatory_source == "none"
+    assert host.looks == 1
+
+
+def test_imposed_tensions_win_over_policy_and_prior():
+    tensions = Tensions(0.9, 0.1, 0.4)
+    realization = Realizer(StubHost(), TensionPolicy(6)).realize(
+        None, "q", Config(tensions=tensions)
+    )
+    assert realization.tensions == tensions and realization.tension_source == "imposed"
+
+
+def test_a_policy_wins_over_the_lexical_prior():
+    host = StubHost()
+    learned = Realizer(host, TensionPolicy(6)).realize(None, "describe the scene")
+    prior = Realizer(host).realize(None, "describe the scene")
+    assert learned.tension_source == "learned" and prior.tension_source == "lexical prior"
+    assert learned.tensions != prior.tensions
+
+
+@pytest.mark.parametrize("broken", ["look", "pixels"])
+def test_a_failing_stage_gives_a_uniform_allocation_and_its_reason(broken):
+    host = StubHost()
+
+    def fail(*_):
+        raise RuntimeError("no memory left\nsecond line")
+
+    setattr(host, broken, fail)
+    realization = Realizer(host).realize(None, "q")
+    assert realization.fallback == "RuntimeError: no memory left"
+    assert len(realization.allocation) == realization.budget == realization.tokens == 16
+    assert realization.relevance.eq(0.5).all()
+    with pytest.raises(ValueError, match="no maps to recombine: RuntimeError"):
+        recombine(realization, Tensions())
+
+
+def test_non_finite_attention_falls_back_too():
+    host = StubHost()
+    look = host.look(None, "q", 4)
+    host.look = lambda *_: replace(look, attention=look.attention * float("nan"))
+    assert "non-finite" in Realizer(host).realize(None, "q").fallback
+
+
+def test_recombining_needs_no_host_and_equals_a_fresh_decision():
+    host = StubHost()
+    realizer, tensions = Realizer(host), Tensions(1.0, 0.2, 0.1)
+    realization = realizer.realize(None, "what colour is the sign?")
+    looks = host.looks
+    again = recombine(realization, tensions)
+    assert host.looks == looks
+    fresh = realizer.realize(None, "what colour is the sign?", Config(tensions=tensions))
+    assert torch.equal(again.relevance, fresh.relevance)
+    assert torch.equal(again.allocation.cells, fresh.allocation.cells)
+    assert not torch.equal(again.relevance, realization.relevance)
+    smaller = recombine(realization, budget=10)
+    assert smaller.tokens == 10
+
+
+def test_recombining_with_too_small_a_budget_names_both_numbers():
+    realization = Realizer(StubHost()).realize(None, "q")
+    with pytest.raises(ValueError, match="budget 4 leaves nothing beside the glance's 4 tokens"):
+        recombine(realization, budget=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(glance="maybe"), "glance is 'maybe', expected one of periphery, separate, off"),
+        (dict(prune="during"), "prune is 'during', expected one of before, after"),
+        (dict(share=0.0), "share is 0.0, allowed"),
+        (dict(share=1.2), "share is 1.2, allowed"),
+        (dict(tier="best"), "tier is 'best', expected one of"),
+    ],
+)
+def test_bad_settings_are_refused_at_the_door(options, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**options)
+
+
+def test_a_budget_that_does_not_fit_the_image_raises_instead_of_falling_back():
+    with pytest.raises(ValueError, match="budget 900 exceeds the image's 80 tokens"):
+        Realizer(StubHost()).realize(None, "q", Config(budget=900))
+    with pytest.raises(ValueError, match="budget 2 is below the minimum of 4 tokens"):
+        Realizer(StubHost()).realize(None, "q", Config(budget=2))
+
+
+def test_tiers_override_the_share():
+    assert Config(tier="accurate").tokens(256) == 102
+    assert Config(share=0.5).tokens(256) == 128
+    assert Config(share=0.01).tokens(256) == 4
+
+
+def test_the_glance_takes_a_sixteenth_and_at_most_half_of_the_budget():
+    assert glance_tokens((32, 32), 200) == 64
+    assert glance_tokens((32, 32), 64) == 32
+    assert glance_tokens((1, 2), 1) == 1
+
+
+def test_stage_seconds_are_wall_time():
+    host = StubHost()
+    look = host.look(None, "q", 4)
+
+    def slow(*_):
+        time.sleep(0.05)
+        return look
+
+    host.look = slow
+    seconds = Realizer(host).realize(None, "q").seconds
+    assert 0.05 <= seconds["glance"] < 1.0
