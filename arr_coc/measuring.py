@@ -1,5 +1,6 @@
 """Measuring: bytes of a KV cache, peak memory, and the machine a number was taken on."""
 
+import contextlib
 import os
 import platform
 import re
@@ -29,10 +30,9 @@ def reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    try:
+    # Where it cannot be reset, peak_memory says that the peak counts from the process's start.
+    with contextlib.suppress(OSError):
         CLEAR.write_text(RESET_PEAK)
-    except OSError:
-        pass  # peak_memory then says that the peak counts from the process's start
 
 
 def peak_memory(device: torch.device) -> tuple[int, str]:

@@ -9,25 +9,22 @@ Decoding is greedy, so that two answers differ by what was seen and not by chanc
 """
 
 import logging
-import queue
 import threading
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
-from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
-from transformers.generation.streamers import BaseStreamer
+from transformers import DynamicCache
 
 from arr_coc import loading, qwen_encode
 from arr_coc.loading import default_base
-from arr_coc.measuring import kv_cache_bytes, peak_memory, reset_peak_memory
+from arr_coc.qwen_answer import Answer, Measures, without_state
 from arr_coc.qwen_encode import Geometry, Picture, Prompt, TokenSet
-from arr_coc.realizing import Config, Look, Realization, Realizer, stage
+from arr_coc.realizing import Config, Look, Realization, Realizer
 
 __all__ = ["ARRCOCQwen", "Answer", "Measures", "default_base"]
 
@@ -38,51 +35,10 @@ MAX_PIXELS = 1024 * 1024
 MAX_NEW_TOKENS = 1024
 # Text layers whose attention is read: the middle third, where the question finds its place.
 ATTENTION_SPAN = (1 / 3, 2 / 3)
-STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
-STREAM_TIMEOUT_S = 600.0
-UNDECODED = "\ufffd"
 
 
 @dataclass(frozen=True)
-class Measures:
-    """What one answer cost.
-
-    Attributes:
-        stages: seconds by stage: preprocess, glance, relevance, encode, prefill, decode. Stages that
-            did not run are 0. Prefill ends with the first token.
-        time_to_first_token: seconds from the call to the first token, every stage counted.
-        decode_tokens_per_second: after the first token; 0.0 where only one token came.
-        new_tokens: tokens generated, the end token included.
-        visual_tokens: visual tokens the language model held.
-        visual_tokens_full: the image's native visual tokens.
-        kv_cache_bytes: keys and values of the prompt, over all layers.
-        peak_memory_bytes: peak over the call; `peak_memory_kind` says of what.
-    """
-
-    stages: dict[str, float]
-    time_to_first_token: float
-    decode_tokens_per_second: float
-    new_tokens: int
-    visual_tokens: int
-    visual_tokens_full: int
-    kv_cache_bytes: int
-    peak_memory_bytes: int
-    peak_memory_kind: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A snapshot of an answer: text so far, the stage it is in, and at the end what it cost."""
-
-    text: str
-    stage: str
-    done: bool = False
-    measures: Measures | None = None
-    realization: Realization | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class _Ask:
+class Ask:
     """What a Host call looks at: the picture, and the prompt for it."""
 
     picture: Picture
@@ -173,11 +129,11 @@ class ARRCOCQwen:
 
     # --- the Host protocol: what the Realizer asks for ---
 
-    def grid(self, image: _Ask) -> tuple[int, int]:
+    def grid(self, image: Ask) -> tuple[int, int]:
         """`(h, w)` visual tokens of a prepared image."""
         return image.picture.grid
 
-    def pixels(self, image: _Ask) -> Tensor:
+    def pixels(self, image: Ask) -> Tensor:
         """`(1, 3, H, W)` sRGB in [0, 1]."""
         return image.picture.pixels()
 
@@ -186,7 +142,7 @@ class ARRCOCQwen:
         ids = self.tokenizer(question, add_special_tokens=False, return_tensors="pt").input_ids
         return self.model.get_input_embeddings()(ids.to(self.device)).float().mean(1)
 
-    def look(self, image: _Ask, question: str, tokens: int) -> Look:
+    def look(self, image: Ask, question: str, tokens: int) -> Look:
         """A low-resolution look through the whole model; its cache is kept without the question."""
         picture = self._small_picture(image.picture.source, image.picture.grid, tokens)
         glance = self._encode(qwen_encode.encode_all, picture)
@@ -194,7 +150,7 @@ class ARRCOCQwen:
         ratio = torch.tensor(image.picture.grid) / torch.tensor(picture.grid)
         places = (glance.places + 0.5) * ratio.to(glance.places) - 0.5
         glance = replace(glance, places=places)
-        prompt, cache = image.prompt, self._new_cache()
+        prompt, cache = image.prompt, self.new_cache()
         position_ids = prompt.position_ids(places)
         output = self.model(
             input_ids=prompt.ids(len(glance)),
@@ -228,10 +184,11 @@ class ARRCOCQwen:
 
     # --- answers ---
 
-    def generate(self, image: Image.Image, question: str, use_arr_coc: bool = True, **options):
+    def generate(
+        self, image: Image.Image, question: str, use_arr_coc: bool = True, **options
+    ) -> Answer:
         """The finished `Answer`; arguments as `stream`."""
-        for answer in self.stream(image, question, use_arr_coc=use_arr_coc, **options):
-            pass
+        *_, answer = self.stream(image, question, use_arr_coc=use_arr_coc, **options)
         return answer
 
     def stream(
@@ -263,11 +220,8 @@ class ARRCOCQwen:
             )
         if not question.strip():
             raise ValueError("the question is empty, expected at least one word")
-        run = _Run(
-            self, image, question, config if use_arr_coc else None, max_new_tokens, deadline_s
-        )
-        if use_arr_coc and config is None:
-            run.config = Config()
+        spending = (config or Config()) if use_arr_coc else None
+        run = Run(self, image, question, spending, max_new_tokens, deadline_s)
         yield from run.snapshots()
 
     def visualize_relevance(
@@ -292,10 +246,10 @@ class ARRCOCQwen:
 
     # --- parts ---
 
-    def prepare(self, image: Image.Image, question: str) -> _Ask:
+    def prepare(self, image: Image.Image, question: str) -> Ask:
         """Run the stock processor and lay out the prompt."""
         picture = self.picture(image)
-        return _Ask(picture, self.prompt(picture, question))
+        return Ask(picture, self.prompt(picture, question))
 
     def picture(self, image: Image.Image) -> Picture:
         """The image as the stock processor prepares it, at most `max_pixels`."""
@@ -362,153 +316,11 @@ class ARRCOCQwen:
             tokens = encoder(visual, picture, *rest)
         return tokens
 
-    def _new_cache(self) -> DynamicCache:
+    def new_cache(self) -> DynamicCache:
+        """An empty KV cache of the text model's shape."""
         return DynamicCache(config=self.model.config.get_text_config())
 
     def synchronize(self) -> None:
         """Wait for the device, so that a clock read afterwards is true."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-
-def without_state(realization: Realization) -> Realization:
-    """The same realization without the host's cache, so that keeping it is cheap."""
-    if realization.look is None:
-        return realization
-    return replace(realization, look=replace(realization.look, state=None))
-
-
-class _Run:
-    """One answer on its way. The work runs in a thread of its own: autograd modes are thread-local
-    and would otherwise leak into the consumer between two snapshots."""
-
-    def __init__(self, host, image, question, config, max_new_tokens, deadline_s) -> None:
-        self.host, self.image, self.question, self.config = host, image, question, config
-        self.max_new_tokens, self.deadline_s = max_new_tokens, deadline_s
-        self.out: queue.Queue = queue.Queue()
-        self.stop = threading.Event()
-        self.seconds = dict.fromkeys(STAGES, 0.0)
-        self.realization: Realization | None = None
-
-    def snapshots(self) -> Iterator[Answer]:
-        """Yield what the thread reports; its exception is raised here; leaving early stops it."""
-        thread = threading.Thread(target=self._work, daemon=True)
-        thread.start()
-        try:
-            while True:
-                item = self.out.get(timeout=STREAM_TIMEOUT_S)
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-                if item.done:
-                    return
-        finally:
-            self.stop.set()
-            thread.join()
-
-    def _work(self) -> None:
-        try:
-            with self.host.lock, torch.inference_mode():
-                self.out.put(self._answer())
-        except BaseException as error:  # handed to the consumer, whatever it is
-            self.out.put(error)
-
-    def _answer(self) -> Answer:
-        host, timed = self.host, lambda name: stage(self.seconds, name, host.synchronize)
-        reset_peak_memory(host.device)
-        self._report("preprocess")
-        with timed("preprocess"):
-            ask = host.prepare(self.image, self.question)
-        if self.config is not None:
-            self._report("glance")
-            realizer = Realizer(host, host.policy)
-            realization = realizer.realize(ask, self.question, self.config, host.synchronize)
-            self.seconds.update(realization.seconds)
-            self.realization = without_state(realization)
-        else:
-            realization = None
-        self._report("encode")
-        with timed("encode"):
-            tokens = host.encode(ask.picture, realization)
-        self._report("prefill")
-        return self._generate(ask, tokens, realization)
-
-    def _generate(self, ask: _Ask, tokens: TokenSet, realization: Realization | None) -> Answer:
-        host, look = self.host, realization.kept_look if realization else None
-        glance = look.state if look else None
-        places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
-        cache = glance.cache if glance else host._new_cache()
-        ids = ask.prompt.ids(len(places))
-        streamer = _Streamer(self)
-        host.synchronize()
-        start = time.perf_counter()
-        host.model.generate(
-            input_ids=ids,
-            position_ids=ask.prompt.position_ids(places),
-            mm_encoder_outputs=tokens.encoder_outputs(),
-            past_key_values=cache,
-            streamer=streamer,
-            stopping_criteria=StoppingCriteriaList([_Stop(self.stop, start + self.deadline_s)]),
-            max_new_tokens=self.max_new_tokens,
-            do_sample=False,
-            temperature=None,
-            top_p=None,
-            top_k=None,
-        )
-        host.synchronize()
-        end = time.perf_counter()
-        first = streamer.first_at or end
-        self.seconds["prefill"], self.seconds["decode"] = first - start, end - first
-        measures = self._measures(streamer, len(places), ask, cache, ids.shape[1])
-        return Answer(streamer.text, "done", True, measures, self.realization)
-
-    def _measures(self, streamer, visual_tokens, ask, cache, prompt_length) -> Measures:
-        peak, kind = peak_memory(self.host.device)
-        decode, count = self.seconds["decode"], len(streamer.ids)
-        return Measures(
-            stages=dict(self.seconds),
-            time_to_first_token=sum(v for k, v in self.seconds.items() if k != "decode"),
-            decode_tokens_per_second=(count - 1) / decode if count > 1 and decode > 0 else 0.0,
-            new_tokens=count,
-            visual_tokens=visual_tokens,
-            visual_tokens_full=ask.picture.tokens,
-            kv_cache_bytes=kv_cache_bytes(cache, prompt_length),
-            peak_memory_bytes=peak,
-            peak_memory_kind=kind,
-        )
-
-    def _report(self, name: str, text: str = "") -> None:
-        self.out.put(Answer(text, name, realization=self.realization))
-
-
-class _Streamer(BaseStreamer):
-    """Collects token ids as generate() makes them, and reports the text so far."""
-
-    def __init__(self, run: _Run) -> None:
-        self.run, self.ids, self.text, self.first_at, self.prompt_seen = run, [], "", None, False
-
-    def put(self, value: Tensor) -> None:
-        """Called with the prompt once, then with each token."""
-        if not self.prompt_seen:
-            self.prompt_seen = True
-            return
-        self.ids.extend(value.flatten().tolist())  # reading it waits for the device
-        self.first_at = self.first_at or time.perf_counter()
-        text = self.run.host.tokenizer.decode(self.ids, skip_special_tokens=True)
-        if not text.endswith(UNDECODED):  # half a character: wait for the rest
-            self.text = text.strip()
-            self.run._report("decode", self.text)
-
-    def end(self) -> None:
-        """Nothing is held back."""
-
-
-class _Stop(StoppingCriteria):
-    """Stops decoding when the consumer left or time is up."""
-
-    def __init__(self, event: threading.Event, deadline: float) -> None:
-        self.event, self.deadline = event, deadline
-
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_) -> Tensor:
-        stop = self.event.is_set() or time.perf_counter() > self.deadline
-        return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)

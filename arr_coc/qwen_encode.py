@@ -263,7 +263,7 @@ def cut(tokens: TokenSet, allocation: Allocation) -> TokenSet:
 
     def pooled(plane: Tensor) -> Tensor:
         field = plane.view(*allocation.grid, -1)
-        cells = [field[t:b, l:r].flatten(0, 1).mean(0) for t, l, b, r in bounds.tolist()]
+        cells = [field[y0:y1, x0:x1].flatten(0, 1).mean(0) for y0, x0, y1, x1 in bounds.tolist()]
         return torch.stack(cells)
 
     deepstack = tuple(pooled(plane) for plane in tokens.deepstack)

@@ -19,7 +19,7 @@ COMMANDS = [m for m in MODULES if "\ndef main(" in (PACKAGE / f"{m}.py").read_te
 OWNERS = {
     "kornia": {"texture"},
     "matplotlib": {"homunculus"},
-    "transformers": {"qwen", "qwen_encode", "loading", "measuring", "benchmark", "pretrain*"},
+    "transformers": {"qwen*", "loading", "measuring", "benchmark", "pretrain*"},
     "gradio": {"page"},
     "spaces": set(),
 }
@@ -34,7 +34,8 @@ BELOW = {
     "measuring": set(),
     "loading": {"balancing"},
     "qwen_encode": {"attending"},
-    "qwen": STAGES | {"realizing", "homunculus", "qwen_encode", "loading", "measuring"},
+    "qwen_answer": {"realizing", "qwen_encode", "measuring"},
+    "qwen": {"realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"},
     "intake": set(),
 }
 

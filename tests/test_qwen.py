@@ -6,7 +6,7 @@ from conftest import tiny_host
 from PIL import Image
 
 from arr_coc import measuring, qwen_encode
-from arr_coc.qwen import STAGES
+from arr_coc.qwen_answer import STAGES
 from arr_coc.realizing import Config
 
 QUESTION = "what colour is the sign?"

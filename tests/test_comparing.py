@@ -1,0 +1,165 @@
+"""Comparing: one service, plain records, and either look survives the other's failure."""
+
+import pickle
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from PIL import Image
+
+from arr_coc import comparing, intake
+from arr_coc.attending import TopK
+from arr_coc.balancing import Tensions
+
+
+@dataclass(frozen=True)
+class Measures:
+    stages: dict = field(default_factory=lambda: {"encode": 0.25, "prefill": 0.125})
+    time_to_first_token: float = 0.5
+    decode_tokens_per_second: float = 20.0
+    new_tokens: int = 3
+    visual_tokens: int = 48
+    visual_tokens_full: int = 48
+    kv_cache_bytes: int = 4096
+    peak_memory_bytes: int = 10**8
+    peak_memory_kind: str = "peak resident memory of the process"
+
+
+def decision():
+    relevance = torch.linspace(0, 1, 48).reshape(1, 6, 8)
+    return SimpleNamespace(
+        grid=(6, 8),
+        budget=9,
+        relevance=relevance,
+        propositional=relevance,
+        perspectival=relevance.flip(1),
+        participatory=None,
+        participatory_source="none",
+        allocation=TopK()(relevance[0], 9),
+        kept_look=None,
+        tensions=Tensions(0.2, 0.5, 0.8),
+        tension_source="lexical prior",
+        fallback=None,
+    )
+
+
+class Fake:
+    """Stands in for the model: answers at once, and fails where it is told to."""
+
+    name, is_bundled, device = "fake", True, torch.device("cpu")
+
+    def __init__(self, fail_full=None, fail_focused=None):
+        self.failures = {False: fail_full, True: fail_focused}
+        self.asked = []
+
+    def stream(self, image, question, *, use_arr_coc, config=None, max_new_tokens, deadline_s):
+        self.asked.append((use_arr_coc, config, question, image.size, max_new_tokens))
+        answer = SimpleNamespace(text="", stage="encode", done=False, measures=None)
+        answer.realization = None
+        yield answer
+        if failure := self.failures[use_arr_coc]:
+            raise failure
+        measures = Measures()
+        if use_arr_coc:
+            measures = replace(measures, time_to_first_token=0.2, visual_tokens=9)
+        yield SimpleNamespace(
+            text="red",
+            stage="done",
+            done=True,
+            measures=measures,
+            realization=decision() if use_arr_coc else None,
+        )
+
+
+def request(**changes):
+    return comparing.check(Image.new("RGB", (256, 192), "red"), " what colour? ", **changes)
+
+
+def test_records_come_in_order_and_survive_pickling():
+    model = Fake()
+    records = pickle.loads(pickle.dumps(list(comparing.compare_stream(model, request()))))
+    assert [kind for kind, _ in records] == ["full", "full", "focused", "focused", "result"]
+    result = records[-1][1]
+    assert set(result) == set(comparing.ComparisonResult.__annotations__)
+    assert set(result["full"]) == set(comparing.LookResult.__annotations__)
+    assert set(result["where"]) == set(comparing.Where.__annotations__)
+    assert (result["tokens_kept"], result["tokens_total"], result["ratio"]) == (9, 48, 2.5)
+    assert result["full"]["text"] == result["focused"]["text"] == "red"
+    assert [asked[0] for asked in model.asked] == [False, True]
+    assert model.asked[0][2:] == ("what colour?", (256, 192), comparing.NEW_TOKENS)
+    allocation = comparing.allocation_of(result["where"])
+    assert (allocation.cells == decision().allocation.cells).all()
+
+
+def test_only_plain_values_leave():
+    def plain(value):
+        if isinstance(value, dict):
+            return all(isinstance(key, str) and plain(item) for key, item in value.items())
+        if isinstance(value, list):
+            return all(plain(item) for item in value)
+        return value is None or type(value) in (str, int, float, bool)
+
+    assert plain(comparing.compare(Fake(), Image.new("RGB", (64, 64)), "q?"))
+
+
+def test_the_stock_answer_stands_when_the_focused_look_fails():
+    model = Fake(fail_focused=RuntimeError("secret /home/path"))
+    result = comparing.last(comparing.compare_stream(model, request()))
+    assert result["full"]["text"] == "red" and result["full"]["error"] is None
+    assert "RuntimeError" in result["focused"]["error"]
+    assert "secret" not in result["focused"]["error"]
+    assert result["ratio"] is None and result["where"] is None
+
+
+def test_the_focused_answer_stands_when_the_stock_look_fails():
+    result = comparing.last(comparing.compare_stream(Fake(fail_full=MemoryError()), request()))
+    assert "memory" in result["full"]["error"]
+    assert result["focused"]["text"] == "red" and result["where"] is not None
+
+
+def test_a_budget_over_the_picture_names_both_numbers():
+    result = comparing.last(comparing.compare_stream(Fake(), request(budget=900)))
+    assert result["full"]["text"] == "red"
+    assert "900" in result["focused"]["error"] and "48" in result["focused"]["error"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"share": 20},
+        {"budget": 0},
+        {"glance": "sideways"},
+        {"prune": "during"},
+        {"max_new_tokens": 10**6},
+    ],
+)
+def test_the_door(changes):
+    with pytest.raises(intake.IntakeError, match="allowed"):
+        request(**changes)
+
+
+def test_sentences_tell_no_paths():
+    assert comparing.sentence(ValueError("budget 9 exceeds 4")) == "budget 9 exceeds 4"
+    assert "/" not in comparing.sentence(ValueError("no file /srv/model"))
+    assert "OSError" in comparing.sentence(OSError("/srv"))
+    assert "too long" in comparing.sentence(TimeoutError())
+
+
+def test_warm_up_runs_once_per_model():
+    model = Fake()
+    calls = []
+    model.warm_up = lambda: calls.append(1)
+    comparing.warm_up(model)
+    comparing.warm_up(model)
+    assert calls == [1]
+
+
+def test_on_the_bundled_base(bundled, picture):
+    result = comparing.compare(bundled, picture, "what colour is the ball?", share=0.3)
+    assert result["bundled"] and result["model"] and result["device"] == "cpu"
+    assert 0 < result["tokens_kept"] <= 0.3 * result["tokens_total"]
+    assert result["where"]["fallback"] is None and result["ratio"] > 0
+    rows, columns = result["where"]["grid"]
+    assert rows * columns == result["tokens_total"]
+    assert len(result["where"]["relevance"]) == rows

@@ -1,0 +1,174 @@
+"""Pretraining: the data agrees with the stock classes, a tiny run resumes, the bundled base sees."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
+
+import arr_coc
+from arr_coc import pretrain, pretrain_data, pretrain_model, scenes
+from arr_coc.pretrain_stages import Codes, Heads, Run, answer_logits, look
+
+BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return pretrain_model.build_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def fresh(tokenizer):
+    model = pretrain_model.build_model(tokenizer).eval()
+    width = model.config.text_config.hidden_size
+    return Run(model, tokenizer, Codes(model.get_input_embeddings(), tokenizer, 2), Heads(width))
+
+
+def _chat(tokenizer, question: str, pads: int) -> torch.Tensor:
+    messages = [
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}
+    ]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    text = text.replace("<|image_pad|>", "<|image_pad|>" * pads)
+    return tokenizer(text, return_tensors="pt")["input_ids"]
+
+
+def test_tokenizer_is_the_same_every_time_and_loses_nothing(tokenizer):
+    again = pretrain_model.build_tokenizer()
+    assert again.get_vocab() == tokenizer.get_vocab()
+    for text in ("what colour is the fish?", "IS THERE a Zebra", "¿dónde está? 東京 12:30"):
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    for word in (*pretrain_data.THING_NAMES[1:], *pretrain_data.COLOUR_NAMES[1:]):
+        assert len(tokenizer(f" {word}")["input_ids"]) == 1, word
+
+
+def test_chat_template_has_the_stock_shape(tokenizer):
+    messages = [
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "is it red?"}]},
+        {"role": "assistant", "content": "yes"},
+    ]
+    asked = tokenizer.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
+    prompt = (
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>is it red?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    assert asked == prompt
+    whole = tokenizer.apply_chat_template(messages, tokenize=False)
+    assert whole == prompt + "yes<|im_end|>\n"
+
+
+@pytest.mark.parametrize("size", [(256, 256), (384, 256), (128, 192)])
+def test_patchify_is_the_stock_processor(size):
+    scene = scenes.make_scene(3, size=size)
+    images, _, _ = pretrain_data.collate([scene], size)
+    pixels, grid = pretrain_data.patchify(images)
+    stock = pretrain_model.build_image_processor()(images=[scene.image], return_tensors="pt")
+    assert torch.equal(grid, stock["image_grid_thw"])
+    assert torch.allclose(pixels, stock["pixel_values"], atol=1e-5)
+
+
+def test_packed_questions_equal_single_chats(fresh, tokenizer):
+    size, pads = (256, 192), 8 * 6
+    scene = scenes.make_scene(4, size=size)
+    images, _, questions = pretrain_data.collate([scene], size)
+    packer = pretrain_data.Packer(tokenizer)
+    packed = packer.pack(questions, 6, 8)
+    pixels, grid = pretrain_data.patchify(images)
+    with torch.no_grad():
+        together = answer_logits(fresh, packed, look(fresh, images), "cpu")
+        for number, question in enumerate(scene.questions):
+            ids = _chat(tokenizer, question.text, pads)
+            alone = fresh.model(
+                input_ids=ids,
+                pixel_values=pixels,
+                image_grid_thw=grid,
+                mm_token_type_ids=(ids == packer.image_pad).int(),
+            ).logits[0, -1]
+            first = packed.question_of.tolist().index(number)
+            assert torch.allclose(together[first], alone, atol=1e-4)
+
+
+def test_cells_name_what_is_there():
+    scene = scenes.make_scene(11, kinds=["emblem_colour"])
+    cells = pretrain_data.cell_labels(scene, 16, 16)
+    named = {pretrain_data.THING_NAMES[i] for i in cells["name"]} - {""}
+    assert named == {thing.name for thing in scene.objects}
+    host = next(thing for thing in scene.objects if thing.emblem_colour)
+    colours = {pretrain_data.COLOUR_NAMES[i] for i in cells["colour"][cells["emblem"] == 1]}
+    assert host.emblem_colour in colours
+    assert cells["centre"].sum() <= len(scene.objects)
+
+
+def _train(folder: Path, *more: str) -> dict:
+    steps = ["--symbolic-steps", "2", "--dense-steps", "2", "--align-steps", "2"]
+    few = ["--tokens", "16", "--workers", "0", "--eval-n", "0", "--save-every", "1"]
+    pretrain.main(["--out", str(folder), *steps, *few, *more])
+    return torch.load(folder.with_name(folder.name + ".work") / "state.pt")
+
+
+def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
+    folder = tmp_path / "base"
+    state = _train(folder, "--joint-steps", "2")
+    assert (state["stage"], state["step"]) == ("joint", 2)
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["out"] == str(folder)
+    model, tokenizer = pretrain_model.load(folder)
+    assert isinstance(model, Qwen3VLForConditionalGeneration)
+    assert tokenizer.eos_token == "<|im_end|>"
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    assert "Apache" in (folder / "README.md").read_text() or "apache" in (
+        folder / "README.md"
+    ).read_text()
+    resumed = _train(folder, "--joint-steps", "3", "--resume")
+    assert (resumed["stage"], resumed["step"]) == ("joint", 3)
+    assert resumed["pictures"]["joint"] > state["pictures"]["joint"]
+    changed = [k for k in state["model"] if not torch.equal(state["model"][k], resumed["model"][k])]
+    assert any(".visual." in k for k in changed) and any("language_model" in k for k in changed)
+    initialised = _train(tmp_path / "more", "--joint-steps", "1", "--init", str(folder))
+    assert (initialised["stage"], initialised["step"]) == ("joint", 1)
+
+
+def test_wilson_interval():
+    assert pretrain.wilson(0, 10)[0] == 0 and pretrain.wilson(10, 10)[1] == 1
+    low, high = pretrain.wilson(150, 300)
+    assert low == pytest.approx(0.444, abs=0.002) and high == pytest.approx(0.556, abs=0.002)
+
+
+# ------------------------------------------------------------------------------ bundled base
+
+
+def test_the_bundled_base_is_a_small_qwen3_vl():
+    files = list(BASE.iterdir())
+    assert sum(path.stat().st_size for path in files) <= 16_000_000
+    model = Qwen3VLForConditionalGeneration.from_pretrained(BASE, dtype=torch.float32)
+    config = model.config
+    assert config.vision_config.deepstack_visual_indexes and config.tie_word_embeddings
+    rope = config.text_config.rope_parameters
+    assert rope["mrope_interleaved"]
+    assert sum(rope["mrope_section"]) == config.text_config.head_dim // 2
+    processor = pretrain_model.Qwen2VLImageProcessorPil.from_pretrained(BASE)
+    stock = processor(images=[scenes.make_scene(1, size=(1024, 768)).image], return_tensors="pt")
+    assert int(stock["image_grid_thw"].prod()) // 4 <= 256
+
+
+def test_the_bundled_base_answers_in_the_stock_chat():
+    """Through the stock processor, template and generate: a broken base fails here."""
+    model = Qwen3VLForConditionalGeneration.from_pretrained(BASE, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(BASE)
+    processor = pretrain_model.Qwen2VLImageProcessorPil.from_pretrained(BASE)
+    right = defaultdict(list)
+    for seed in range(scenes.DEV_SEED, scenes.DEV_SEED + 24):
+        scene = scenes.make_scene(seed, kinds=["colour", "exists"])
+        seen = processor(images=[scene.image], return_tensors="pt")
+        for kind in ("colour", "exists"):
+            question = next(q for q in scene.questions if q.kind == kind)
+            ids = _chat(tokenizer, question.text, 256)
+            types = (ids == model.config.image_token_id).int()
+            with torch.no_grad():
+                out = model.generate(ids, mm_token_type_ids=types, **seen, max_new_tokens=4)
+            answer = tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+            right[kind].append(answer == question.answer)
+    share = {kind: sum(ok) / len(ok) for kind, ok in right.items()}
+    assert share["colour"] > 0.4 and share["exists"] > 0.4, share

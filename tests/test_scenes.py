@@ -1,0 +1,168 @@
+"""Scenes: deterministic, honest boxes, answers that the question alone does not give away."""
+
+import json
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from arr_coc import scenes, scenes_draw
+
+SIZES = ((512, 512), (256, 256), (512, 320))
+
+
+@pytest.fixture(scope="module")
+def many():
+    return [scenes.make_scene(scenes.DEV_SEED + i) for i in range(300)]
+
+
+def test_a_seed_is_a_scene():
+    for size in SIZES:
+        first, again = (scenes.make_scene(7, size=size) for _ in range(2))
+        assert first.questions == again.questions
+        assert first.objects == again.objects
+        assert np.array_equal(np.asarray(first.image), np.asarray(again.image))
+        assert first.image.size == size and first.image.mode == "RGB"
+    other = scenes.make_scene(8)
+    assert not np.array_equal(np.asarray(other.image), np.asarray(scenes.make_scene(7).image))
+
+
+def test_questions_are_well_formed(many):
+    for scene in many:
+        for question in scene.questions:
+            assert question.kind in scenes.KINDS
+            assert question.answer == question.answer.lower() and " " not in question.answer
+            assert len(question.text) < 80
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_boxes_lie_inside_and_things_do_not_overlap(size):
+    for seed in range(60):
+        scene = scenes.make_scene(seed, size=size)
+        for question in scene.questions:
+            for x0, y0, x1, y1 in question.boxes:
+                assert 0 <= x0 < x1 <= size[0] and 0 <= y0 < y1 <= size[1]
+        boxes = [thing.box for thing in scene.objects]
+        for i, a in enumerate(boxes):
+            for b in boxes[:i]:
+                assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+def _holds(scene, box, colour: str) -> bool:
+    """Whether some of the box's pixels are about as coloured as the name says."""
+    pixels = np.asarray(scene.image.crop(tuple(round(v) for v in box)), float).reshape(-1, 3)
+    away = np.abs(pixels - scenes_draw.COLOURS[colour]).max(1)
+    return (away < 20).sum() >= 4
+
+
+@pytest.mark.parametrize("kind", ["colour", "emblem_colour"])
+def test_the_colour_is_in_the_box(many, kind):
+    asked = [(s, q) for s in many for q in s.questions if q.kind == kind]
+    assert len(asked) > 100
+    assert all(_holds(scene, q.boxes[0], q.answer) for scene, q in asked)
+
+
+def test_emblems_are_small_and_grow_with_detail():
+    for detail, low, high in ((1.0, 20, 28), (0.5, 10, 14), (2.0, 30, 56)):
+        sides = []
+        for seed in range(20):
+            scene = scenes.make_scene(seed, kinds=["emblem_colour"], detail=detail)
+            sides += [q.boxes[0][2] - q.boxes[0][0] for q in scene.questions]
+        assert sides and low <= min(sides) and max(sides) <= high
+
+
+def test_the_map_agrees_with_the_things(many):
+    for scene in many[:40]:
+        for i, thing in enumerate(scene.objects):
+            rows, columns = np.nonzero(scene.things_map == i + 1)
+            assert len(rows) > 0
+            x0, y0, x1, y1 = (v / scenes.MAP_STRIDE for v in thing.box)
+            assert columns.min() >= x0 - 1 and columns.max() <= x1 + 1
+            assert rows.min() >= y0 - 1 and rows.max() <= y1 + 1
+
+
+def test_answers_are_true(many):
+    for scene in many:
+        names = Counter(thing.name for thing in scene.objects)
+        for question in scene.questions:
+            if question.kind == "exists":
+                assert (question.answer == "yes") == bool(question.boxes)
+            elif question.kind == "count":
+                assert question.answer == str(len(question.boxes))
+            elif question.kind == "leftmost":
+                assert names[question.answer] >= 1
+
+
+def test_no_guess_from_the_question_alone(many):
+    """The best answer per question text, learned on one half, gains little on the other half."""
+    for kind in scenes.KINDS:
+        asked = [
+            (" ".join(q.text.lower().rstrip("?.").split()), q.answer)
+            for s in many
+            for q in s.questions
+            if q.kind == kind
+        ]
+        half = len(asked) // 2
+        counts = defaultdict(Counter)
+        for text, answer in asked[:half]:
+            for word in text.split():
+                counts[word][answer] += 1
+        majority = Counter(answer for _, answer in asked[half:]).most_common(1)[0][1] / half
+        right = 0
+        for text, answer in asked[half:]:
+            votes = Counter()
+            for word in text.split():
+                total = sum(counts[word].values())
+                for choice, n in counts[word].items():
+                    votes[choice] += n / total
+            right += votes.most_common(1)[0][0] == answer
+        room = 0.35 if kind == "where" else 0.12  # "left or right?" names its two answers
+        assert right / half < majority + room, kind
+
+
+def test_yes_and_no_are_balanced(many):
+    answers = [q.answer for s in many for q in s.questions if q.kind == "exists"]
+    assert 0.44 < answers.count("yes") / len(answers) < 0.56
+
+
+def test_counts_are_balanced():
+    answers = Counter(
+        q.answer for i in range(300) for q in scenes.make_scene(i, kinds=["count"]).questions
+    )
+    assert set(answers) == set("1234")
+    assert max(answers.values()) < 0.36 * answers.total()
+
+
+def test_kinds_can_be_chosen():
+    for kind in scenes.KINDS:
+        asked = [q for i in range(12) for q in scenes.make_scene(i, kinds=[kind]).questions]
+        assert asked and {q.kind for q in asked} == {kind}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"kinds": ["smell"]}, "smell"),
+        ({"kinds": []}, "known"),
+        ({"size": (512, 40)}, "40"),
+        ({"detail": 9.0}, "9.0"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        scenes.make_scene(0, **arguments)
+
+
+def test_contact_sheet(tmp_path, capsys):
+    path = tmp_path / "sheet.png"
+    scenes.main(["--show", str(path), "--n", "3"])
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["n"] == 3
+    with Image.open(path) as sheet:
+        assert sheet.width > 1000
+
+
+def test_glyphs_carry_their_licence():
+    assert "MIT License" in (scenes_draw.GLYPH_DIR / "LICENSE").read_text()
+    assert "Fluent Emoji" in (scenes_draw.GLYPH_DIR / "NOTICE").read_text()
+    assert len(scenes_draw.glyph_names()) >= 32
