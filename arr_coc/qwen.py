@@ -22,7 +22,7 @@ from transformers import DynamicCache
 
 from arr_coc import loading, qwen_encode
 from arr_coc.loading import default_base
-from arr_coc.qwen_answer import Answer, Measures, without_state
+from arr_coc.qwen_answer import Answer, Measures, Run, without_state
 from arr_coc.qwen_encode import Geometry, Picture, Prompt, TokenSet
 from arr_coc.realizing import Config, Look, Realization, Realizer
 
