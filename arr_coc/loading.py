@@ -45,6 +45,12 @@ def default_base() -> str:
     return QWEN if on_gpu_space else str(BUNDLED_BASE)
 
 
+def revisions() -> list[str]:
+    """The weights' revisions to load at start, from `ARR_COC_REVISIONS` (separated by commas)."""
+    listed = os.environ.get("ARR_COC_REVISIONS", "").split(",")
+    return [name.strip() for name in listed if name.strip()]
+
+
 def load_base(
     base: str | Path | None = None,
     *,

@@ -9,6 +9,7 @@ Decoding is greedy, so that two answers differ by what was seen and not by chanc
 """
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from arr_coc import loading, qwen_encode
+from arr_coc.balancing import TensionPolicy
 from arr_coc.loading import default_base
 from arr_coc.qwen_answer import Answer, Measures, Run, without_state
 from arr_coc.qwen_encode import Geometry, Picture, Prompt, TokenSet
@@ -63,17 +65,18 @@ class ARRCOCQwen:
         image_processor: Any,
         *,
         name: str = "unnamed",
-        policy: Any = None,
+        policies: dict[str, TensionPolicy] | None = None,
         is_bundled: bool = False,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
         """Wrap loaded parts: `Qwen3VLForConditionalGeneration`, tokenizer, `Qwen2VLImageProcessorPil`.
 
+        `policies` are trained tension policies by revision; the first serves where none is named.
         `max_pixels` caps every image, below what the processor itself would allow.
         """
         self.max_pixels = max_pixels
         self.model, self.tokenizer, self.image_processor = model.eval(), tokenizer, image_processor
-        self.name, self.is_bundled, self.policy = name, is_bundled, policy
+        self.name, self.is_bundled, self.policies = name, is_bundled, policies or {}
         vision = model.config.vision_config
         self.geometry = Geometry(
             vision.patch_size,
@@ -102,8 +105,10 @@ class ARRCOCQwen:
 
         Args:
             base: Hub id or local folder; None takes `ARR_COC_BASE`, else `default_base()`.
-            components: Hub id or folder of ARR-COC weights; None or "" is training-free, offline.
-            revision: revision of `components` on the Hub.
+            components: Hub id or folder of ARR-COC weights; None takes `ARR_COC_WEIGHTS`, and ""
+                is training-free, without a network call.
+            revision: of `components` on the Hub; None loads each of `ARR_COC_REVISIONS`, the first
+                of them being the default, or else the latest.
             device: None takes CUDA where there is one.
             dtype: None takes bfloat16 where the GPU has it, float16 on older ones, float32 on CPU.
 
@@ -112,13 +117,19 @@ class ARRCOCQwen:
         """
         parts = loading.load_base(base, device=device, dtype=dtype)
         size = parts.model.config.text_config.hidden_size
-        policy = loading.load_policy(components, revision, base=parts.name, embedding_size=size)
+        if components is None:
+            components = os.environ.get("ARR_COC_WEIGHTS")
+        policies = {}
+        for name in [revision] if revision else loading.revisions() or [None]:
+            policy = loading.load_policy(components, name, base=parts.name, embedding_size=size)
+            if policy is not None:
+                policies[name or "default"] = policy.to(parts.model.device)
         return cls(
             parts.model,
             parts.tokenizer,
             parts.image_processor,
             name=parts.name,
-            policy=policy.to(parts.model.device) if policy is not None else None,
+            policies=policies,
             is_bundled=parts.is_bundled,
         )
 
@@ -126,6 +137,19 @@ class ARRCOCQwen:
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.model.device
+
+    def policy(self, config: Config) -> TensionPolicy | None:
+        """The trained policy of the config's revision, or the default one; None without weights.
+
+        Raises:
+            ValueError: for a revision that was not loaded.
+        """
+        if config.revision is None:
+            return next(iter(self.policies.values()), None)
+        if config.revision not in self.policies:
+            loaded = ", ".join(self.policies) or "none"
+            raise ValueError(f"revision is {config.revision!r}, loaded: {loaded}")
+        return self.policies[config.revision]
 
     # --- the Host protocol: what the Realizer asks for ---
 
@@ -236,7 +260,7 @@ class ARRCOCQwen:
         """Decide where the tokens go, without answering."""
         with self.lock, torch.inference_mode():
             ask = self.prepare(image, question)
-            return without_state(Realizer(self, self.policy).realize(ask, question, config))
+            return without_state(Realizer(self, self.policy(config)).realize(ask, question, config))
 
     def warm_up(self) -> None:
         """One short answer of each kind, so that the first visitor does not pay for lazy set-up."""

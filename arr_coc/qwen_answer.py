@@ -112,7 +112,7 @@ class Run:
             ask = host.prepare(self.image, self.question)
         if self.config is not None:
             self._report("glance")
-            realizer = Realizer(host, host.policy)
+            realizer = Realizer(host, host.policy(self.config))
             realization = realizer.realize(ask, self.question, self.config, host.synchronize)
             self.seconds.update(realization.seconds)
             self.realization = without_state(realization)

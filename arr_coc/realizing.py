@@ -40,6 +40,7 @@ class Config:
         prune: "before" the vision encoder (it only sees what is kept) or "after" it.
         tier: a name from `attending.TIERS`, which overrides the share; None for the share.
         tensions: imposed tensions; None lets the policy choose.
+        revision: revision of the trained weights, of those loaded; None for the default.
     """
 
     share: float = 0.20
@@ -48,6 +49,7 @@ class Config:
     prune: str = "before"
     tier: str | None = None
     tensions: Tensions | None = None
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         if self.glance not in GLANCES:

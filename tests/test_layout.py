@@ -35,7 +35,7 @@ BELOW = {
     "loading": {"balancing"},
     "qwen_encode": {"attending"},
     "qwen_answer": {"realizing", "qwen_encode", "measuring"},
-    "qwen": {"realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"},
+    "qwen": {"balancing", "realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"},
     "intake": set(),
 }
 

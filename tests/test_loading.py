@@ -9,6 +9,7 @@ from transformers import BertConfig, BertModel
 from arr_coc import loading
 from arr_coc.balancing import TensionPolicy
 from arr_coc.qwen import ARRCOCQwen
+from arr_coc.realizing import Config
 
 
 @pytest.fixture
@@ -47,9 +48,28 @@ def test_weights_make_a_round_trip_and_are_used(tmp_path, picture):
     host = ARRCOCQwen.from_pretrained(components=tmp_path / "weights")
     assert all(
         torch.equal(a, b)
-        for a, b in zip(policy.state_dict().values(), host.policy.state_dict().values())
+        for a, b in zip(
+            policy.state_dict().values(), host.policies["default"].state_dict().values()
+        )
     )
     assert host.realize(picture, "is there a car?").tension_source == "learned"
+
+
+def test_revisions_of_the_environment_are_loaded_and_chosen_by_name(tmp_path, monkeypatch, picture):
+    loading.save_policy(TensionPolicy(256), tmp_path / "weights", "a base")
+    monkeypatch.setenv("ARR_COC_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setenv("ARR_COC_REVISIONS", "v2, v1")
+    host = ARRCOCQwen.from_pretrained()
+    assert list(host.policies) == ["v2", "v1"]
+    assert host.policy(Config()) is host.policies["v2"]
+    assert host.policy(Config(revision="v1")) is host.policies["v1"]
+    with pytest.raises(ValueError, match="revision is 'v3', loaded: v2, v1"):
+        host.generate(picture, "is there a car?", config=Config(revision="v3"))
+
+
+def test_without_weights_nothing_is_fetched(monkeypatch):
+    monkeypatch.setattr(loading, "snapshot_download", lambda *_, **__: pytest.fail("network"))
+    assert ARRCOCQwen.from_pretrained(components="").policies == {}
 
 
 def test_weights_for_another_base_name_both(tmp_path):
