@@ -1,7 +1,8 @@
 """Texture: cheap maps of an image on its token grid. The only user of kornia.
 
-An image becomes 13 channels in [0, 1], computed at pixel resolution and pooled to the grid
-afterwards, so that small text keeps its energy. Nothing here knows the question.
+An image becomes 13 channels in [0, 1], computed finer than the grid and pooled to it afterwards:
+gradients at every pixel, so that small text keeps its energy, colour on FINE x FINE samples a cell.
+Nothing here knows the question.
 Source: brief part 45, gap 1, with DESIGN's corrections (gradient magnitudes instead of signed
 gradients, per-image normalisation, channels 11 and 12 with a meaning of their own).
 """
@@ -18,8 +19,12 @@ from torch import Tensor
 LUMA = (0.2126, 0.7152, 0.0722)
 # Lab is spread over these ranges by its definition: L* in [0, 100], a* in about [-128, 127].
 LAB_L_RANGE, LAB_A_OFFSET, LAB_A_RANGE = 100.0, 128.0, 255.0
-# Centre-surround saliency looks at SALIENCY_FINE samples per cell side, against a blur of that grid.
-SALIENCY_FINE, SURROUND_SIGMA = 4, 6.0
+# Colour is measured on FINE x FINE samples per cell: 4 x 4 pixels each where a cell has 32 x 32.
+FINE = 8
+# The surround of centre-surround saliency: a blur of one and a half cells.
+SURROUND_SIGMA = 1.5 * FINE
+# Weights of gamma-encoded luma (Rec. 601), good enough for edges and cheap at every pixel.
+GAMMA_LUMA = (0.299, 0.587, 0.114)
 EPS = 1e-6
 
 
@@ -71,7 +76,8 @@ def texture(image: Tensor, grid: tuple[int, int]) -> Tensor:
     """
     check_image(image, grid)
     image = image.float()
-    lab = rgb_to_lab(image)  # (B, 3, H, W)
+    fine = pool(image, (grid[0] * FINE, grid[1] * FINE))  # (B, 3, 8h, 8w)
+    lab = rgb_to_lab(fine)
     color = pool(image, grid)  # (B, 3, h, w)
     lightness = pool(lab[:, :1], grid) / LAB_L_RANGE
     green_red = (pool(lab[:, 1:2], grid) + LAB_A_OFFSET) / LAB_A_RANGE
@@ -80,10 +86,10 @@ def texture(image: Tensor, grid: tuple[int, int]) -> Tensor:
             color,
             lightness,
             green_red,
-            _edges(lab[:, :1] / LAB_L_RANGE, grid),
+            _edges(image, grid),
             _places(image, grid),
             _saliency(lab, grid),
-            _luminance(image, grid),
+            _luminance(fine, grid),
         ],
         dim=1,
     )  # (B, 13, h, w)
@@ -109,10 +115,11 @@ def check_image(image: Tensor, grid: tuple[int, int]) -> None:
         raise ValueError(f"grid is {tuple(grid)}, expected (h, w), each at least 1")
 
 
-def _edges(lightness: Tensor, grid: tuple[int, int]) -> Tensor:
-    """`(B, 1, H, W)` -> `(B, 3, h, w)`: |gx|, |gy| and magnitude, pooled as magnitudes because signed
-    gradients of a stroke cancel."""
-    gradient = spatial_gradient(lightness, mode="sobel", normalized=True)[:, 0]  # (B, 2, H, W)
+def _edges(image: Tensor, grid: tuple[int, int]) -> Tensor:
+    """`(B, 3, H, W)` -> `(B, 3, h, w)`: |gx|, |gy| and magnitude of luma, pooled as magnitudes because
+    signed gradients of a stroke cancel."""
+    luma = (image * image.new_tensor(GAMMA_LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    gradient = spatial_gradient(luma, mode="sobel", normalized=True)[:, 0]  # (B, 2, H, W)
     magnitude = gradient.square().sum(1, keepdim=True).sqrt()
     pooled = pool(torch.cat([gradient.abs(), magnitude], 1), grid)  # (B, 3, h, w)
     peak = pooled[:, 2:].amax(dim=(-2, -1), keepdim=True)
@@ -130,19 +137,18 @@ def _places(image: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def _saliency(lab: Tensor, grid: tuple[int, int]) -> Tensor:
-    """`(B, 3, H, W)` Lab -> `(B, 1, h, w)`: Lab distance between fine samples and their blurred surround.
+    """`(B, 3, 8h, 8w)` Lab samples -> `(B, 1, h, w)`: their Lab distance to the blurred surround.
 
-    The mean distance inside a cell is kept, so a cell with a small strong detail still stands out."""
-    h, w = grid
-    fine = pool(lab, (h * SALIENCY_FINE, w * SALIENCY_FINE))  # (B, 3, 4h, 4w)
+    The mean distance inside a cell is kept, so a cell with a small strong detail still stands out.
+    """
     size = 2 * int(2 * SURROUND_SIGMA) + 1
-    surround = gaussian_blur2d(fine, (size, size), (SURROUND_SIGMA,) * 2, border_type="replicate")
-    distance = (fine - surround).square().sum(1, keepdim=True).sqrt()  # (B, 1, 4h, 4w)
+    surround = gaussian_blur2d(lab, (size, size), (SURROUND_SIGMA,) * 2, border_type="replicate")
+    distance = (lab - surround).square().sum(1, keepdim=True).sqrt()  # (B, 1, 8h, 8w)
     return over_largest(pool(distance, grid))
 
 
 def _luminance(image: Tensor, grid: tuple[int, int]) -> Tensor:
-    """`(B, 3, H, W)` sRGB -> `(B, 1, h, w)` linear-light luminance."""
+    """`(B, 3, 8h, 8w)` sRGB samples -> `(B, 1, h, w)` linear-light luminance."""
     linear = torch.where(image <= 0.04045, image / 12.92, ((image + 0.055) / 1.055).pow(2.4))
     weights = image.new_tensor(LUMA).view(1, 3, 1, 1)
     return pool((linear * weights).sum(1, keepdim=True), grid)

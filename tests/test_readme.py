@@ -1,0 +1,159 @@
+"""The README says what is true: its commands are CI's, its snippets run, its tables are `results/`.
+
+`python tests/test_readme.py` writes the tables anew from what was measured.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+BENCHMARK = ROOT / "results" / "benchmark-2b-cpu.json"
+SCORES = ROOT / "arr_coc" / "bundled" / "base" / "scores.json"
+BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
+LOOKS = {
+    "stock": "full look (stock)",
+    "after": "pruned after the encoder",
+    "before": "pruned before it, no glance",
+    "before + separate glance": "before, glance thrown away",
+    "before + glance as periphery": "**before, glance kept (what the page runs)**",
+}
+
+
+def benchmark_block() -> str:
+    """Time to first token of every look at 1024 image tokens, with the machine under it."""
+    report = json.loads(BENCHMARK.read_text())
+    machine = report["machine"]
+    rows = [
+        "| look | tokens | encode | prefill | everything else | to first token | against stock |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for e in report["summary"]:
+        s = e["speedup"]
+        ratio = (
+            "1" if e["case"] == "stock" else f"{s['median']:.1f}x ({s['min']:.1f}-{s['max']:.1f})"
+        )
+        seconds = [e[k]["median"] for k in ("encode_s", "prefill_s", "overhead_s")]
+        cells = [f"{value:.2f} s" for value in [*seconds, e["time_to_first_token_s"]["median"]]]
+        rows.append(f"| {LOOKS[e['case']]} | {e['budget']} | {' | '.join(cells)} | {ratio} |")
+    n = report["summary"][0]["n"]
+    share = max(
+        (e["preprocess_s"]["median"] + e["relevance_s"]["median"]) for e in report["summary"]
+    ) / next(
+        e["time_to_first_token_s"]["median"] for e in report["summary"] if e["case"] == "stock"
+    )
+    text = (
+        f"Qwen3-VL-2B shapes, random weights, {report['what'].split(', ')[-1]}, one 1024 x 1024 image "
+        f"(1024 visual tokens), {machine['cores']} cores of an {machine['processor']} server CPU. "
+        f"Medians of {n} interleaved repetitions; ratios are taken within a repetition (range in "
+        "brackets). *Everything else* is preprocessing, the three maps, the decision, and the glance's "
+        f"own encode and prefill; without the glance it is at most {share:.1%} of the stock time. Made "
+        f"with `{report['command'].strip()}` ([all stages](results/{BENCHMARK.name}))."
+    )
+    return f"{text}\n\n" + "\n".join(rows) + "\n"
+
+
+def base_block() -> str:
+    """Scores of the bundled base, per kind and picture size."""
+    scores = json.loads(SCORES.read_text())
+    sizes = [f"{row['size'][0]} x {row['size'][1]}" for row in scores.values()]
+    rows = [
+        "| kind of question | n | " + " | ".join(sizes) + " |",
+        "|---|---|" + "---|" * len(sizes),
+    ]
+    first = next(iter(scores.values()))
+    for kind in first["kinds"]:
+        cells = [row["kinds"][kind] for row in scores.values()]
+        shown = [
+            f"{c['right'] / c['n']:.2f} [{c['interval'][0]:.2f}, {c['interval'][1]:.2f}]"
+            for c in cells
+        ]
+        rows.append(f"| `{kind}` | {cells[0]['n']} | {' | '.join(shown)} |")
+    text = (
+        "Exact match of the stock model's answer on development scenes, by picture size, with 95 % "
+        "Wilson intervals:"
+    )
+    return f"{text}\n\n" + "\n".join(rows) + "\n"
+
+
+BLOCKS = {"benchmark": benchmark_block, "base": base_block}
+
+
+def block(name: str) -> str:
+    return re.search(BLOCK.format(name=name), README.read_text(), re.S)[2]
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_tables_are_what_was_measured(name):
+    assert block(name) == BLOCKS[name]()
+
+
+def commands() -> list[str]:
+    found = re.findall(r"```bash\n(.*?)\n```", README.read_text(), re.S)
+    assert len(found) == 2
+    return found
+
+
+def test_ci_runs_the_second_command():
+    ci = (ROOT / ".ci" / "run").read_text()
+    steps = commands()[1].split(" && ")
+    assert steps[2].startswith("pip install") and steps[3] == "python -m pytest"
+    for step in steps[2:]:
+        assert f"\n{step}\n" in ci
+
+
+def test_the_first_command_installs_what_the_space_needs_and_starts_the_app():
+    steps = commands()[0].split(" && ")
+    assert steps[2:] == ["pip install torch==2.13.0 -r requirements.txt", "python app.py"]
+
+
+def test_the_snippets_run():
+    for snippet in re.findall(r"```python\n(.*?)```", README.read_text(), re.S):
+        done = subprocess.run(
+            [sys.executable, "-c", snippet], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) > 3
+
+
+def test_the_space_header_holds():
+    header = yaml.safe_load(README.read_text().split("---\n")[1])
+    assert header["sdk"] == "gradio" and (ROOT / header["app_file"]).exists()
+    assert len(header["short_description"]) <= 60
+    assert isinstance(header["python_version"], str)
+    assert f"gradio=={header['sdk_version']}\n" in (ROOT / "requirements.txt").read_text()
+
+
+def test_links_and_files_exist():
+    text = README.read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
+    tree = re.search(r"## Files\n\n```\n(.*?)```", text, re.S)[1]
+    for name in re.findall(r"(?:arr_coc/)?\w+\.py", tree):
+        assert (ROOT / name).exists() or (ROOT / "arr_coc" / name).exists(), name
+
+
+def test_it_stays_short_and_current():
+    assert len(README.read_text().splitlines()) <= 230
+
+
+def write() -> None:
+    """Put the measured tables into the README."""
+    text = README.read_text()
+    for name, make in BLOCKS.items():
+        replacement = make()
+        text = re.sub(
+            BLOCK.format(name=name), lambda m, r=replacement: m[1] + r + m[3], text, flags=re.S
+        )
+    README.write_text(text)
+
+
+if __name__ == "__main__":
+    write()
