@@ -271,6 +271,17 @@ def test_words_for_platform_errors():
     assert app.gpu_seconds(1, 2, token="x") <= 60
 
 
+def test_remarks():
+    bundled, other = {"bundled": True}, {"bundled": False}
+    card = page.Example("a.png", "first?", "yes", note="small and far")
+    assert "your own" in page_results.remark(bundled, None, False)
+    assert page_results.remark(other, None, False) == ""
+    assert page_results.remark(bundled, card, True) == "small and far"
+    assert page_results.remark(bundled, card, False) == ""
+    failing = page_results.remark(bundled, replace(card, expected_failure=True), True)
+    assert "honest failure" in failing
+
+
 def test_thumbnails_and_cards(tmp_path):
     Image.new("RGB", (900, 700), "red").save(tmp_path / "a.png")
     card = page.Example(tmp_path / "a.png", "<b>?", "red", note='"quoted"')
@@ -284,6 +295,6 @@ def test_thumbnails_and_cards(tmp_path):
 def test_stopping_keeps_what_came():
     import app
 
-    shown, state = app.on_stop({"full": finished(), "focused": comparing.empty_look()})
+    shown, state, _ = app.on_stop({"full": finished(), "focused": comparing.empty_look()})
     assert "red" in shown and "Stopped" in shown and state is None
     assert app.on_pick(SimpleNamespace(_data={"card": 10**6}))[3] is not None  # skipped

@@ -56,8 +56,7 @@ def _note(tab, url):
 
 def visit(tab, query=""):
     tab.goto(server().url + query)
-    expect(tab.locator(".arr-badge.arr-wait")).to_have_count(0, timeout=60_000)
-    expect(tab.locator(".arr-badge")).to_have_count(3)
+    expect(tab.locator(".arr-badge")).to_have_count(3, timeout=60_000)  # one while it loads
     expect(tab.locator("#arr-picture img").first).to_be_visible()
 
 
@@ -158,8 +157,9 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
 def test_stop_then_compare_again(tab):
     visit(tab)
     ask(tab)
+    expect(tab.locator(".arr-pulse")).to_be_visible()
     tab.locator("#arr-stop").click()
-    expect(tab.locator(".arr-pulse")).to_have_count(0, timeout=15_000)
+    expect(tab.locator(".arr-answers")).to_contain_text("Stopped.", timeout=15_000)
     ask(tab)
     expect(tab.locator(".arr-strip")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
 

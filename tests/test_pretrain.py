@@ -118,9 +118,10 @@ def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
     assert isinstance(model, Qwen3VLForConditionalGeneration)
     assert tokenizer.eos_token == "<|im_end|>"
     assert all(torch.isfinite(p).all() for p in model.parameters())
-    assert "Apache" in (folder / "README.md").read_text() or "apache" in (
-        folder / "README.md"
-    ).read_text()
+    assert (
+        "Apache" in (folder / "README.md").read_text()
+        or "apache" in (folder / "README.md").read_text()
+    )
     resumed = _train(folder, "--joint-steps", "3", "--resume")
     assert (resumed["stage"], resumed["step"]) == ("joint", 3)
     assert resumed["pictures"]["joint"] > state["pictures"]["joint"]
