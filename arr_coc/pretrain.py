@@ -17,6 +17,8 @@ sides with `--text-from` and `--vision-from`. The last line on stdout is JSON.
 import argparse
 import json
 import math
+import shlex
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -41,6 +43,7 @@ from arr_coc.pretrain_stages import (
     look,
 )
 
+COUNTERS = ("stage", "step", "seconds", "pictures", "commands")  # kept in a checkpoint
 FIRST_SEED = {"symbolic": 0, "dense": 2 * 10**8, "align": 3 * 10**8, "joint": 4 * 10**8}
 
 
@@ -128,7 +131,7 @@ def checkpoint(run: Run, opts, args) -> None:
     """Everything needed to go on, written aside and renamed."""
     args.work.mkdir(parents=True, exist_ok=True)
     state = {name: getattr(run, name).state_dict() for name in ("model", "codes", "heads")}
-    state |= {name: getattr(run, name) for name in ("stage", "step", "seconds", "pictures")}
+    state |= {name: getattr(run, name) for name in COUNTERS}
     state["optimizers"] = [opt.state_dict() for opt in opts]
     torch.save(state, args.work / "state.pt.writing")
     (args.work / "state.pt.writing").replace(args.work / "state.pt")
@@ -159,7 +162,7 @@ def begin(args) -> Run:
         args.resumed = torch.load(args.work / "state.pt", map_location=args.device)
         for name in ("model", "codes", "heads"):
             getattr(run, name).load_state_dict(args.resumed[name])
-        for name in ("stage", "step", "seconds", "pictures"):
+        for name in COUNTERS:
             setattr(run, name, args.resumed[name])
     elif args.text_from:
         _take(run, args)
@@ -175,16 +178,16 @@ def _take(run: Run, args) -> None:
     run.model.load_state_dict(merged)
     run.codes.load_state_dict(text["codes"])
     run.heads.load_state_dict(vision["heads"])
-    run.seconds, run.pictures = (
-        text["seconds"] | vision["seconds"],
-        text["pictures"] | vision["pictures"],
-    )
+    run.seconds = text["seconds"] | vision["seconds"]
+    run.pictures = text["pictures"] | vision["pictures"]
+    run.commands = text["commands"] + vision["commands"]
     run.stage = "align"
 
 
 def publish(run: Run, args, scores) -> None:
     """Write the Hub-shaped folder, with its card."""
-    facts = {"seconds": run.seconds, "pictures": run.pictures, "command": args.command}
+    facts = {"seconds": run.seconds, "pictures": run.pictures, "commands": run.commands}
+    facts["where"] = f" on {args.threads} CPU threads" if args.device == "cpu" else " on one GPU"
     text = card(run.model, facts, scores)
     pretrain_model.save(args.out, run.model, run.tokenizer, text)
     if scores:
@@ -244,7 +247,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     where.add_argument("--threads", type=int, default=2, help="CPU threads")
     where.add_argument("--workers", type=int, default=1, help="processes that draw scenes")
     much = parser.add_argument_group("how much")
-    much.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    much.add_argument("--stages", nargs="*", default=list(STAGES), help="none: evaluate only")
     much.add_argument("--symbolic-steps", type=int, default=3000)
     much.add_argument("--dense-steps", type=int, default=5000)
     much.add_argument("--align-steps", type=int, default=1500)
@@ -265,15 +268,21 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     show.add_argument("--eval-n", type=int, default=300, help="questions per kind, 0 for none")
     show.add_argument("--eval-seed", type=int, default=scenes.DEV_SEED)
     args = parser.parse_args(argv)
+    if unknown := set(args.stages) - set(STAGES):
+        parser.error(f"unknown stages {sorted(unknown)}; known: {', '.join(STAGES)}")
+    if bool(args.text_from) != bool(args.vision_from):
+        parser.error("--text-from and --vision-from go together")
     args.work = args.work or args.out.with_name(args.out.name + ".work")
     return args
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    args.command = "python -m arr_coc.pretrain --out arr_coc/bundled/base"
+    words = list(sys.argv[1:] if argv is None else argv)
     torch.set_num_threads(args.threads)
     run = begin(args)
+    if args.stages:
+        run.commands.append(shlex.join(["python", "-m", "arr_coc.pretrain", *words]))
     for stage in STAGES[STAGES.index(run.stage) :]:
         if stage not in args.stages:
             continue

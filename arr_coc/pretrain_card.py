@@ -24,10 +24,12 @@ glyphs come from Fluent Emoji High Contrast (MIT, see `bundled/glyphs`).
 
 ## Training
 
-`{command}`
+```
+{commands}
+```
 
 Ordinary training on every visual token; bfloat16 autocast, weights kept in float32, stored here in
-bfloat16.
+bfloat16. Minutes are wall-clock{where}.
 
 | stage | pictures | minutes |
 |---|---|---|
@@ -36,15 +38,16 @@ bfloat16.
 
 
 def card(model, facts: dict, scores: dict | None) -> str:
-    """Markdown; `facts` holds `seconds` and `pictures` per stage and the `command`."""
+    """Markdown; `facts` holds `seconds` and `pictures` per stage and the list of `commands`."""
     rows = [
         f"| {stage} | {facts['pictures'].get(stage, 0):,} | {seconds / 60:.0f} |"
         for stage, seconds in facts["seconds"].items()
     ]
     text = _HEAD.format(
         parameters=sum(p.numel() for p in model.parameters()) / 1e6,
+        where=facts.get("where", ""),
         dev=scenes.DEV_SEED,
-        command=facts["command"],
+        commands="\n".join(facts["commands"]),
         stages="\n".join(rows),
     )
     if not scores:

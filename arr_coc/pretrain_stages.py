@@ -17,6 +17,7 @@ from arr_coc.pretrain_model import CELL
 
 STAGES = ("symbolic", "dense", "align", "joint")
 DENSE_WEIGHT_IN_JOINT = 0.25
+BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "emblem": 0.1, "centre": 0.5}  # against 1
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Run:
     step: int = 0
     seconds: dict = field(default_factory=dict)
     pictures: dict = field(default_factory=dict)
+    commands: list = field(default_factory=list)
 
 
 class Codes(nn.Module):
@@ -91,11 +93,15 @@ class Heads(nn.Module):
         self.read = nn.ModuleDict({key: nn.Linear(width, size) for key, size in sizes.items()})
 
     def losses(self, features, cells) -> dict[str, torch.Tensor]:
+        """Cross-entropy per attribute; classes that few tokens show weigh more."""
         x = self.norm(features)
-        return {
-            key: F.cross_entropy(read(x).float(), cells[key].reshape(-1))
-            for key, read in self.read.items()
-        }
+        losses = {}
+        for key, read in self.read.items():
+            logits = read(x).float()
+            weight = torch.ones(logits.shape[1], device=logits.device)
+            weight[0] = BACKGROUND_WEIGHT[key]
+            losses[key] = F.cross_entropy(logits, cells[key].reshape(-1), weight)
+        return losses
 
 
 # ------------------------------------------------------------------------------------ stages
