@@ -74,4 +74,8 @@ def _scores(scores: dict) -> str:
             for c in cells
         ]
         lines.append(f"| {kind} | {cells[0]['n']} | " + " | ".join(shown) + " |")
+    lines += [
+        "",
+        "A kind near chance (1/2 for exists and where, 1/4 for count) has not been learned.",
+    ]
     return "\n".join(lines) + "\n"
