@@ -133,8 +133,9 @@ def about(bundled: bool) -> str:
         words = (
             "<b>What runs here.</b> A very small model, trained from scratch for this page on "
             "drawn scenes like the cards. Ask it in English about such scenes: what colour a "
-            "thing is, whether something is there, where it stands. A photo of yours is outside "
-            "what it learned: you may try one, but expect wrong answers."
+            "thing is, whether something is there, what colour the small emblem on a flag, sign, "
+            "shirt or door is. It cannot count or tell left from right, and a photo of yours is "
+            "outside what it learned: you may try one, but expect wrong answers."
         )
     else:
         words = (

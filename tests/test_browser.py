@@ -106,7 +106,7 @@ def test_views_switch_without_the_server(tab):
 
 
 def test_nothing_in_a_question_or_link_is_executed(tab):
-    evil = "${7*6} {{7*6}} <img src=x onerror=alert(1)> what?"
+    evil = "${1111*1111} {{1111*1111}} <img src=x onerror=alert(1)> what?"
     visit(tab, f"?arr_q={quote(evil)}&arr_budget=35&arr_example=1")
     box = tab.locator("#arr-question textarea, #arr-question input")
     expect(box).to_have_value(evil)
@@ -116,12 +116,14 @@ def test_nothing_in_a_question_or_link_is_executed(tab):
     ask(tab)
     expect(tab.locator(".arr-strip")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
     expect(tab.locator(".arr-mark")).to_have_count(0)  # another question: its truth is not known
-    assert tab.locator("img[src=x]").count() == 0 and "42 " not in tab.locator("body").inner_text()
+    assert (
+        tab.locator("img[src=x]").count() == 0 and "1234321" not in tab.locator("body").inner_text()
+    )
     assert tab.errors == []
 
 
 def test_nothing_in_an_answer_is_executed(tab):
-    evil = "${7*6} {{7*6}} <img src=x onerror=alert(1)>"
+    evil = "${1111*1111} {{1111*1111}} <img src=x onerror=alert(1)>"
     look = {**comparing.empty_look(), "text": evil, "done": True}
     with gr.Blocks(analytics_enabled=False) as demo:
         shown_html = gr.HTML(page_results.answers(look, None), js_on_load=None)

@@ -11,6 +11,10 @@ from arr_coc.balancing import TensionPolicy
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.realizing import Config
 
+# The bundled base's text hidden size, which weights for it must match.
+CONFIG = json.loads((loading.BUNDLED_BASE / "config.json").read_text())
+SIZE = CONFIG["text_config"]["hidden_size"]
+
 
 @pytest.fixture
 def another_architecture(tmp_path):
@@ -43,7 +47,7 @@ def test_an_id_the_hub_does_not_give_is_named():
 
 
 def test_weights_make_a_round_trip_and_are_used(tmp_path, picture):
-    policy = TensionPolicy(256)
+    policy = TensionPolicy(SIZE)
     loading.save_policy(policy, tmp_path / "weights", "a base")
     host = ARRCOCQwen.from_pretrained(components=tmp_path / "weights")
     assert all(
@@ -56,7 +60,7 @@ def test_weights_make_a_round_trip_and_are_used(tmp_path, picture):
 
 
 def test_revisions_of_the_environment_are_loaded_and_chosen_by_name(tmp_path, monkeypatch, picture):
-    loading.save_policy(TensionPolicy(256), tmp_path / "weights", "a base")
+    loading.save_policy(TensionPolicy(SIZE), tmp_path / "weights", "a base")
     monkeypatch.setenv("ARR_COC_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setenv("ARR_COC_REVISIONS", "v2, v1")
     host = ARRCOCQwen.from_pretrained()
@@ -74,12 +78,12 @@ def test_without_weights_nothing_is_fetched(monkeypatch):
 
 def test_weights_for_another_base_name_both(tmp_path):
     loading.save_policy(TensionPolicy(12), tmp_path, "some/other-base")
-    with pytest.raises(ValueError, match=r"made for 'some/other-base' \(hidden size 12\).*256"):
+    with pytest.raises(ValueError, match=rf"made for 'some/other-base' \(hidden size 12\).*{SIZE}"):
         ARRCOCQwen.from_pretrained(components=tmp_path)
 
 
 def test_weights_of_another_format_are_refused(tmp_path):
-    loading.save_policy(TensionPolicy(256), tmp_path, "a base")
+    loading.save_policy(TensionPolicy(SIZE), tmp_path, "a base")
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
     with pytest.raises(ValueError, match="format_version 99, expected 1"):

@@ -1,5 +1,8 @@
 """ARRCOCQwen as people call it: streams, measures, refusals, failures, half precision."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from conftest import tiny_host
@@ -155,3 +158,13 @@ def test_peak_memory_says_what_it_measures():
     after, _ = measuring.peak_memory(torch.device("cpu"))
     assert "resident" in kind
     assert after - before > 0.5 * block.nbytes
+
+
+def test_the_examples_are_answered_rightly_by_the_full_look_but_for_the_marked_failure(bundled):
+    folder = Path(__file__).parent.parent / "examples" / "bundled"
+    examples = json.loads((folder / "examples.json").read_text())
+    assert sum(bool(e.get("expected_failure")) for e in examples) == 1
+    for e in examples:
+        image = Image.open(folder / e["file"]).convert("RGB")
+        text = bundled.generate(image, e["question"], use_arr_coc=False, max_new_tokens=4).text
+        assert (text == e["answer"]) != bool(e.get("expected_failure")), e["file"]
