@@ -2,8 +2,8 @@
 
 Propositional: how much information a place holds (Shannon entropy of its colours).
 Perspectival: what stands out (the texture's centre-surround saliency).
-Participatory: what the question couples to; here from the glance, the attention that the question
-pays to each place in a low-resolution look through the host (brief parts 29 and 45; the glance
+Participatory: what the question couples to; here from the glance, the attention that the token about
+to answer pays to each place in a low-resolution look through the host (brief parts 29 and 45; the glance
 replaces the brief's untrained projection, which is never shown as relevance).
 """
 

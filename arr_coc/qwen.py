@@ -186,14 +186,15 @@ class ARRCOCQwen:
             logits_to_keep=1,
         )
         start = prompt.prefix.shape[1]
-        rows = start + len(glance) + prompt.question
-        last = rows.new_tensor([position_ids.shape[2] - 1])  # the token that will answer
+        # The token that will answer has read the whole question; on the bundled base its attention
+        # covers the asked-for thing twice as well as the question's own tokens do.
+        last = prompt.suffix.new_tensor([position_ids.shape[2] - 1])
         attention = qwen_encode.question_attention(
             self.model.model.language_model,
             output.hidden_states,
             cache,
             position_ids,
-            torch.cat([rows, last]),
+            last,
             slice(start, start + len(glance)),
             self.attention_layers,
         )
@@ -307,19 +308,15 @@ class ARRCOCQwen:
         placeholder = self.tokenizer.decode([self.model.config.image_token_id])
         before, after = text.split(placeholder)
         prefix = self.tokenizer(before, add_special_tokens=False, return_tensors="pt").input_ids
-        encoded = self.tokenizer(
-            after, add_special_tokens=False, return_tensors="pt", return_offsets_mapping=True
-        )
-        spans, start = encoded["offset_mapping"][0], after.index(question)
-        own = (spans[:, 1] > start) & (spans[:, 0] < start + len(question))
-        prefix, suffix = prefix.to(self.device), encoded["input_ids"].to(self.device)
+        suffix = self.tokenizer(after, add_special_tokens=False, return_tensors="pt").input_ids
+        prefix, suffix = prefix.to(self.device), suffix.to(self.device)
         image_token = self.model.config.image_token_id
         pads = prefix.new_full((1, picture.tokens), image_token)
         ids = torch.cat([prefix, pads, suffix], 1)
         positions, _ = self.model.model.get_rope_index(
             ids, (ids == image_token).int(), image_grid_thw=picture.grid_thw
         )
-        return Prompt(prefix, suffix, own.nonzero()[:, 0].to(self.device), positions, image_token)
+        return Prompt(prefix, suffix, positions, image_token)
 
     def encode(self, picture: Picture, realization: Realization | None) -> TokenSet:
         """Visual tokens of a picture: all of them (None), or those a Realization keeps."""

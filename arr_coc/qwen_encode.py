@@ -277,14 +277,12 @@ class Prompt:
     Attributes:
         prefix: `(1, A)` ids before the visual tokens, `<|vision_start|>` included.
         suffix: `(1, Z)` ids after them, from `<|vision_end|>` on.
-        question: `(Q,)` indices into the suffix of the question's own tokens.
         positions: `(3, 1, A + N + Z)` int64 native positions of the stock model.
         image_token: id of the visual placeholder.
     """
 
     prefix: Tensor
     suffix: Tensor
-    question: Tensor
     positions: Tensor
     image_token: int
 

@@ -76,7 +76,8 @@ class Look:
     """What a host saw at low resolution.
 
     Attributes:
-        attention: `(1, gh, gw)` attention from the question's tokens to each place, any scale >= 0.
+        attention: `(1, gh, gw)` attention from the prompt's last token, which will answer, to each
+            place; any scale >= 0.
         tokens: visual tokens the look took.
         entropy: entropy of the first answer token after the look alone, in nats.
         state: the host's own, with which it continues from the look; never read here.

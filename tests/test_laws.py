@@ -297,7 +297,8 @@ def test_attention_under_sdpa_equals_eager(tiny, picture):
         output_hidden_states=True,
     )
     start = prompt.prefix.shape[1]
-    rows, columns, layers = start + n + prompt.question, slice(start, start + n), [0, 1, 2, 3]
+    rows = start + n + torch.arange(prompt.suffix.shape[1])
+    columns, layers = slice(start, start + n), [0, 1, 2, 3]
     language_model = host.model.model.language_model
     ours = qwen_encode.question_attention(
         language_model, output.hidden_states, cache, position_ids, rows, columns, layers

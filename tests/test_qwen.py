@@ -123,10 +123,12 @@ def test_pixels_put_together_again_are_what_the_processor_saw(tiny, picture):
     assert torch.allclose(pixels[0], expected, atol=1e-6)
 
 
-def test_the_question_rows_are_the_question(tiny, picture):
-    ask = tiny.prepare(picture, QUESTION)
-    own = ask.prompt.suffix[0, ask.prompt.question]
-    assert tiny.tokenizer.decode(own) == QUESTION
+def test_the_prompt_is_the_chat_template_around_the_picture(tiny, picture):
+    prompt = tiny.prepare(picture, QUESTION).prompt
+    text = tiny.tokenizer.decode(prompt.ids(2)[0])
+    pads = "<|vision_start|><|image_pad|><|image_pad|><|vision_end|>"
+    expected = f"<|im_start|>user\n{pads}{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+    assert text == expected
 
 
 def test_the_question_embedding_is_the_mean_of_its_tokens(tiny):
