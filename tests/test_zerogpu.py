@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -55,7 +56,9 @@ def url(tmp_path_factory):
         "GRADIO_SERVER_PORT": str(port),
         "PYTHONPATH": str(TESTS.parent),
     }
-    process = subprocess.Popen([sys.executable, TESTS / "zerogpu_app.py"], env=environment)
+    process = subprocess.Popen(
+        [sys.executable, TESTS / "zerogpu_app.py"], env=environment, start_new_session=True
+    )
     address = f"http://127.0.0.1:{port}/"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -66,7 +69,7 @@ def url(tmp_path_factory):
         except httpx.TransportError:
             time.sleep(0.1)
     yield address
-    process.terminate()
+    os.killpg(process.pid, signal.SIGKILL)  # its forked worker too, which outlives a plain end
     process.wait(10)
     api.shutdown()
 
