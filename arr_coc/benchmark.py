@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +173,6 @@ def cases(sizes: tuple[int, ...], budgets: tuple[int, ...]) -> list[Case]:
 
 def run_case(host: Any, case: Case, new_tokens: int) -> dict[str, Any]:
     """One answer, as a flat row."""
-    from dataclasses import replace
-
     config = replace(case.config, budget=case.budget) if case.config else None
     answer = host.generate(
         image_of(case.tokens),

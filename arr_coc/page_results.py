@@ -47,8 +47,8 @@ MAPS = {
     ),
     "participatory": (
         "What the question points to",
-        "Participatory knowing: the attention the question's words pay to each place in a quick, "
-        "low-resolution look through the model itself.",
+        "Participatory knowing: the attention that the token about to answer pays to each place in "
+        "a quick, low-resolution look through the model itself.",
         "Where the words lead in a quick, blurry look.",
     ),
 }

@@ -57,16 +57,23 @@ def card(model, facts: dict, scores: dict | None) -> str:
 
 def _scores(scores: dict) -> str:
     first, _ = next(iter(scores.values()))["seeds"]
-    names = {name: f"{row['size'][0]} x {row['size'][1]}" for name, row in scores.items()}
     lines = [
         "## Scores",
         "",
         f"Exact match of the whole answer, scenes drawn at 512 x 512 from seed {first:,} on,",
         "shown at the sizes below; 95 % Wilson intervals.",
         "",
-        "| kind | n | " + " | ".join(names.values()) + " |",
-        "|---|---|" + "---|" * len(names),
+        score_table(scores),
+        "",
+        "A kind near chance (1/2 for exists and where, 1/4 for count) has not been learned.",
     ]
+    return "\n".join(lines) + "\n"
+
+
+def score_table(scores: dict) -> str:
+    """Markdown: a row per kind, a column per picture size, each share right with its interval."""
+    sizes = [f"{row['size'][0]} x {row['size'][1]}" for row in scores.values()]
+    lines = ["| kind | n | " + " | ".join(sizes) + " |", "|---|---|" + "---|" * len(sizes)]
     for kind in scenes.KINDS:
         cells = [row["kinds"][kind] for row in scores.values()]
         shown = [
@@ -74,8 +81,4 @@ def _scores(scores: dict) -> str:
             for c in cells
         ]
         lines.append(f"| {kind} | {cells[0]['n']} | " + " | ".join(shown) + " |")
-    lines += [
-        "",
-        "A kind near chance (1/2 for exists and where, 1/4 for count) has not been learned.",
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

@@ -186,8 +186,8 @@ class ARRCOCQwen:
             logits_to_keep=1,
         )
         start = prompt.prefix.shape[1]
-        # The token that will answer has read the whole question; on the bundled base its attention
-        # covers the asked-for thing twice as well as the question's own tokens do.
+        # The token that will answer has read the whole question: ViCrop's signal, the strongest
+        # training-free one reported.
         last = prompt.suffix.new_tensor([position_ids.shape[2] - 1])
         attention = qwen_encode.question_attention(
             self.model.model.language_model,

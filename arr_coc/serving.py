@@ -4,7 +4,6 @@ No gradio here. The model is imported only when it is loaded, so that a page can
 """
 
 import logging
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -35,9 +34,7 @@ class Loader:
         try:
             from arr_coc.qwen import ARRCOCQwen
 
-            model = ARRCOCQwen.from_pretrained(
-                components=os.environ.get("ARR_COC_WEIGHTS"), device=device
-            )
+            model = ARRCOCQwen.from_pretrained(device=device)
             if self.warm:
                 comparing.warm_up(model)
             self.model = model

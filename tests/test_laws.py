@@ -339,9 +339,7 @@ def test_concurrent_calls_are_serialised_and_give_their_own_answers(tiny, pictur
 
 @pytest.mark.parametrize("glance", ["periphery", "separate", "off"])
 @pytest.mark.parametrize("budget", [4, 16, 33, 80])
-def test_budget_is_met_exactly_or_stays_below_by_less_than_a_glance_row(
-    tiny, picture, glance, budget
-):
+def test_budget_is_spent_exactly(tiny, picture, glance, budget):
     ask = tiny.prepare(picture, QUESTION)
     realization = Realizer(tiny).realize(ask, QUESTION, Config(budget=budget, glance=glance))
     assert realization.fallback is None

@@ -1,6 +1,6 @@
 """The README says what is true: its commands are CI's, its snippets run, its tables are `results/`.
 
-`python tests/test_readme.py` writes the tables anew from what was measured.
+`python -m tests.test_readme` writes the tables anew from what was measured.
 """
 
 import json
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from arr_coc.pretrain_card import score_table
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -62,25 +64,13 @@ def benchmark_block() -> str:
 def base_block() -> str:
     """Scores of the bundled base, per kind and picture size."""
     scores = json.loads(SCORES.read_text())
-    sizes = [f"{row['size'][0]} x {row['size'][1]}" for row in scores.values()]
-    rows = [
-        "| kind of question | n | " + " | ".join(sizes) + " |",
-        "|---|---|" + "---|" * len(sizes),
-    ]
     first = next(iter(scores.values()))
-    for kind in first["kinds"]:
-        cells = [row["kinds"][kind] for row in scores.values()]
-        shown = [
-            f"{c['right'] / c['n']:.2f} [{c['interval'][0]:.2f}, {c['interval'][1]:.2f}]"
-            for c in cells
-        ]
-        rows.append(f"| `{kind}` | {cells[0]['n']} | {' | '.join(shown)} |")
     text = (
         f"Exact match of the stock model on scenes from seed {first['seeds'][0]:,} on, never trained or "
         "tuned on, by the size at which the picture is shown (256, 49 and 16 visual tokens); 95 % "
         "Wilson intervals:"
     )
-    return f"{text}\n\n" + "\n".join(rows) + "\n"
+    return f"{text}\n\n{score_table(scores)}\n"
 
 
 BLOCKS = {"benchmark": benchmark_block, "base": base_block}
