@@ -11,26 +11,29 @@ visual token is always there: nothing about dropping tokens is trained in.
 A run checkpoints into `--work` and goes on from there with `--resume`; `--init FOLDER` starts the
 joint stage from published weights. The first two stages do not depend on each other: they may run
 side by side with `--stages symbolic` and `--stages dense`, and the later stages then take both
-sides with `--text-from` and `--vision-from`. The last line on stdout is JSON.
+sides with `--text-from` and `--vision-from`. Under `torchrun --nproc_per_node N` every process
+draws its own batches and gradients are averaged. The last line on stdout is JSON.
 """
 
 import argparse
 import json
 import math
+import os
 import shlex
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Subset
 
 from arr_coc import pretrain_model, scenes
-from arr_coc.pretrain_card import card
-from arr_coc.pretrain_data import QUICK_VIEWS, VIEWS, Batches, Packer, collate
+from arr_coc.pretrain_card import EASY_VQA, card
+from arr_coc.pretrain_data import QUICK_VIEWS, VIEWS, Batches, Packer, collate, open_picture
 from arr_coc.pretrain_model import CELL
 from arr_coc.pretrain_stages import (
     LOSSES,
@@ -86,7 +89,8 @@ def train_stage(run: Run, stage: str, args) -> None:
     """Train one stage from `run.step` to its number of steps."""
     steps = getattr(args, f"{stage}_steps")
     views = QUICK_VIEWS if stage == "symbolic" else VIEWS
-    data = Batches(views, args.tokens, steps, FIRST_SEED[stage] + args.seed_offset)
+    rank, world = processes()
+    data = Batches(views, args.tokens, steps, FIRST_SEED[stage] + args.seed_offset, rank, world)
     loader = DataLoader(
         Subset(data, range(run.step, steps)), batch_size=None, num_workers=args.workers
     )
@@ -94,10 +98,11 @@ def train_stage(run: Run, stage: str, args) -> None:
     rates = [opt.param_groups[0]["lr"] for opt in opts]
     _restore_optimizers(opts, run, args)
     run.model.train()
-    begun, pictures, mean = time.time(), 0, defaultdict(float)
+    begun, pictures, mean = time.time(), 0, {}
     spent, shown = run.seconds.get(stage, 0.0), run.pictures.get(stage, 0)
     for batch in loader:
         progress = max(run.step / steps, run.seconds.get(stage, 0.0) / 60 / args.minutes)
+        progress = agreed(progress)
         if progress >= 1:
             break
         for opt, base in zip(opts, rates, strict=True):
@@ -106,25 +111,54 @@ def train_stage(run: Run, stage: str, args) -> None:
             loss, scores = LOSSES[stage](run, packer, batch, args.device)
         loss.backward()
         params = [p for opt in opts for p in opt.param_groups[0]["params"]]
+        share_gradients(params)
         nn.utils.clip_grad_norm_(params, 1.0)
         for opt in opts:
             opt.step()
             opt.zero_grad(set_to_none=True)
         run.step += 1
-        pictures += len(batch[0])
+        pictures += len(batch[0]) * world
         run.seconds[stage] = spent + time.time() - begun
         run.pictures[stage] = shown + pictures
         for key, value in (scores | {"loss": loss.item()}).items():
             mean[key] = 0.95 * mean.get(key, value) + 0.05 * value
-        if run.step % args.log_every == 0:
+        if run.step % args.log_every == 0 and rank == 0:
             speed = pictures / (time.time() - begun)
             line = " ".join(f"{k} {v:.3f}" for k, v in sorted(mean.items()))
             print(f"{stage} {run.step}/{steps} {speed:.1f} pictures/s {line}", flush=True)
-        if run.step % args.save_every == 0:
+        if run.step % args.save_every == 0 and rank == 0:
             checkpoint(run, opts, args)
             if stage == "joint" and args.publish:
                 publish(run, args, scores=None)
-    checkpoint(run, opts, args)
+    if rank == 0:
+        checkpoint(run, opts, args)
+
+
+def processes() -> tuple[int, int]:
+    """`(rank, world)` under torchrun, `(0, 1)` otherwise."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def agreed(progress: float) -> float:
+    """The slowest process's clock, so that all stop at the same step."""
+    if processes()[1] == 1:
+        return progress
+    value = torch.tensor(progress)
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+    return value.item()
+
+
+def share_gradients(params) -> None:
+    """Average the gradients over all processes."""
+    if processes()[1] == 1:
+        return
+    # Some parts have no gradient in some batches (nobody labelled the pictures).
+    grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in params]
+    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    dist.all_reduce(flat)
+    flat /= processes()[1]
+    for p, grad in zip(params, flat.split([p.numel() for p in params]), strict=True):
+        p.grad = grad.view_as(p)
 
 
 def checkpoint(run: Run, opts, args) -> None:
@@ -148,6 +182,9 @@ def begin(args) -> Run:
     """A fresh run, one from published weights (`--init`), or the checkpoint in `--work`."""
     if args.init:
         model, tokenizer = pretrain_model.load(args.init)
+        if args.stages:  # the scenes may have learned new words since
+            old, tokenizer = tokenizer, pretrain_model.build_tokenizer()
+            model = pretrain_model.with_tokenizer(model, old, tokenizer)
     else:
         tokenizer = pretrain_model.build_tokenizer()
         model = pretrain_model.build_model(tokenizer, args.seed)
@@ -199,31 +236,47 @@ def publish(run: Run, args, scores) -> None:
 
 @torch.no_grad()
 def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch: int = 4) -> dict:
-    """Exact match per kind over scenes drawn at 512 x 512 and shown at `size`.
-
-    Goes on until every kind has `n` questions (only the first n count).
-    """
-    packer, right = Packer(run.tokenizer), defaultdict(list)
+    """Exact match per kind on `n` questions, scenes drawn at 512 x 512 and shown at `size`."""
     run.model.eval()
-    seed = first_seed
-    while min(len(right[kind]) for kind in scenes.KINDS) < n:
-        drawn = [scenes.make_scene(seed + i) for i in range(batch)]
-        seed += batch
-        images, _, questions = collate(drawn, size)
-        packed = packer.pack(questions, size[1] // CELL, size[0] // CELL)
-        with torch.autocast(args.device, torch.bfloat16, enabled=not args.float32):
-            planes = look(run, images.to(args.device))
-            logits = answer_logits(run, packed, planes, args.device)
-        ok = logits.argmax(-1).cpu() == packed.labels
-        kinds = [q.kind for asked in questions for q in asked]
-        for kind, good in zip(kinds, all_right(ok, packed.question_of).tolist(), strict=True):
-            right[kind].append(good)
-    kept = {kind: right[kind][:n] for kind in scenes.KINDS}
-    rows = {
-        kind: {"n": n, "right": sum(ok), "interval": wilson(sum(ok), n)}
-        for kind, ok in kept.items()
-    }
-    return {"size": list(size), "seeds": [first_seed, seed], "kinds": rows}
+    rows = {}
+    for kind in scenes.KINDS:
+        right: list[bool] = []
+        seed = first_seed
+        while len(right) < n:
+            drawn = [scenes.make_scene(seed + i, kinds=[kind]) for i in range(batch)]
+            seed += batch
+            right += _right(run, *collate([s for s in drawn if s.questions], size), args)
+        rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
+    return {"size": list(size), "first_seed": first_seed, "kinds": rows}
+
+
+@torch.no_grad()
+def evaluate_easy_vqa(run: Run, args, size=(128, 128), batch: int = 50) -> dict:
+    """Exact match on the official test split of easy-VQA, pictures enlarged to `size`."""
+    import easy_vqa
+
+    run.model.eval()
+    asked: dict[int, list[scenes.Question]] = {}
+    for text, answer, picture in zip(*easy_vqa.get_test_questions(), strict=True):
+        asked.setdefault(picture, []).append(scenes.Question(text, answer, "easy_vqa"))
+    paths, right = dict(easy_vqa.get_test_image_paths()), []
+    numbers = sorted(asked)
+    for start in range(0, len(numbers), batch):
+        chosen = numbers[start : start + batch]
+        pictures = [open_picture(paths[number], size) for number in chosen]
+        images = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures]))
+        right += _right(run, images, None, [asked[number] for number in chosen], args)
+    score = wilson(sum(right), len(right))
+    return {"size": list(size), "n": len(right), "right": sum(right), "interval": score}
+
+
+def _right(run: Run, images, _, questions, args) -> list[bool]:
+    """Whether each question is answered exactly."""
+    packed = Packer(run.tokenizer).pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
+    with torch.autocast(args.device, torch.bfloat16, enabled=not args.float32):
+        logits = answer_logits(run, packed, look(run, images.to(args.device)), args.device)
+    ok = logits.argmax(-1).cpu() == packed.labels
+    return all_right(ok, packed.question_of).tolist()
 
 
 def wilson(right: int, n: int, z: float = 1.96) -> list[float]:
@@ -280,6 +333,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     words = list(sys.argv[1:] if argv is None else argv)
     torch.set_num_threads(args.threads)
+    rank, world = processes()
+    if world > 1:
+        dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
+        if args.device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     run = begin(args)
     if args.stages:
         run.commands.append(shlex.join(["python", "-m", "arr_coc.pretrain", *words]))
@@ -289,6 +347,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if stage != run.stage:
             run.stage, run.step = stage, 0
         train_stage(run, stage, args)
+    if rank:
+        return
     scores = None
     if args.eval_n:
         sizes = {"native": (512, 512), "fifth": (224, 224), "glance": (128, 128)}
@@ -296,6 +356,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             name: evaluate(run, args.eval_seed, args.eval_n, args, size=size)
             for name, size in sizes.items()
         }
+        scores[EASY_VQA] = evaluate_easy_vqa(run, args)
     publish(run, args, scores)
     print(json.dumps({"out": str(args.out), "scores": scores, "seconds": run.seconds}))
 

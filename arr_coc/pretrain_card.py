@@ -2,6 +2,8 @@
 
 from arr_coc import scenes
 
+EASY_VQA = "easy_vqa"  # its entry among the scores, beside one per picture size
+
 _HEAD = """\
 ---
 license: apache-2.0
@@ -19,8 +21,9 @@ drawn scenes and nothing else.
 ## Data
 
 Procedural scenes (`arr_coc.scenes`), drawn on the fly from seeds below {dev:,}; pictures of 128 to
-512 pixels, 16 to 256 visual tokens, several aspect ratios. No photographs, no other text. The
-glyphs come from Fluent Emoji High Contrast (MIT, see `bundled/glyphs`).
+512 pixels, 16 to 256 visual tokens, several aspect ratios; and the train split of easy-VQA (MIT),
+shown at 128 x 128. No photographs, no other text. The glyphs come from Fluent Emoji High Contrast
+(MIT, see `bundled/glyphs`), the letters from the fonts that matplotlib ships.
 
 ## Training
 
@@ -56,7 +59,8 @@ def card(model, facts: dict, scores: dict | None) -> str:
 
 
 def _scores(scores: dict) -> str:
-    first, _ = next(iter(scores.values()))["seeds"]
+    scenes_only = {name: row for name, row in scores.items() if name != EASY_VQA}
+    first = next(iter(scenes_only.values()))["first_seed"]
     lines = [
         "## Scores",
         "",
@@ -65,20 +69,33 @@ def _scores(scores: dict) -> str:
         "",
         score_table(scores),
         "",
-        "A kind near chance (1/2 for exists and where, 1/4 for count) has not been learned.",
+        easy_vqa_line(scores),
+        "",
+        "Guessing scores 1/2 in exists, 1/4 in where and count, about 1/7 in setting, less elsewhere.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def score_table(scores: dict) -> str:
     """Markdown: a row per kind, a column per picture size, each share right with its interval."""
-    sizes = [f"{row['size'][0]} x {row['size'][1]}" for row in scores.values()]
+    columns = [row for name, row in scores.items() if name != EASY_VQA]
+    sizes = [f"{row['size'][0]} x {row['size'][1]}" for row in columns]
     lines = ["| kind | n | " + " | ".join(sizes) + " |", "|---|---|" + "---|" * len(sizes)]
-    for kind in scenes.KINDS:
-        cells = [row["kinds"][kind] for row in scores.values()]
-        shown = [
-            f"{c['right'] / c['n']:.2f} [{c['interval'][0]:.2f}, {c['interval'][1]:.2f}]"
-            for c in cells
-        ]
-        lines.append(f"| {kind} | {cells[0]['n']} | " + " | ".join(shown) + " |")
+    for step, kinds in scenes.LADDER.items():
+        for kind in kinds:
+            cells = [row["kinds"][kind] for row in columns]
+            shown = [_share(cell["right"], cell["n"], cell["interval"]) for cell in cells]
+            lines.append(f"| {step} {kind} | {cells[0]['n']} | " + " | ".join(shown) + " |")
     return "\n".join(lines)
+
+
+def easy_vqa_line(scores: dict) -> str:
+    """One sentence: the official test split of easy-VQA."""
+    row = scores[EASY_VQA]
+    share, size = _share(row["right"], row["n"], row["interval"], 3), row["size"]
+    return f"Official test split of easy-VQA (n = {row['n']:,}, shown at {size[0]} x {size[1]}): {share}."
+
+
+def _share(right: int, n: int, interval, digits: int = 2) -> str:
+    low, high = interval
+    return f"{right / n:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

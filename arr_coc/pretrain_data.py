@@ -6,44 +6,70 @@ gives each question the logits of the single-question chat (a test holds this).
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from arr_coc import scenes, scenes_draw
+from arr_coc import scenes, scenes_draw, scenes_write
 from arr_coc.pretrain_model import CELL, MERGE, PATCH, TEMPORAL
+from arr_coc.scenes_ask import neighbour
 
-THING_NAMES = ("", *scenes_draw.glyph_names(), *scenes_draw.HOSTS)  # 0: background
+# What a visual token can carry, 0 being "nothing" everywhere.
+THING_NAMES = ("", *scenes_draw.glyph_names(), *scenes_draw.HOSTS)
+THING_NAMES += (*scenes_write.QUARTERS, *scenes_write.FIELDS)
 COLOUR_NAMES = ("", *scenes_draw.COLOURS)
+WRITTEN_WORDS = ("", *scenes_write.WORDS, *scenes_write.MONTHS)
+ATTRIBUTES = {  # name -> number of classes
+    "name": len(THING_NAMES),
+    "colour": len(COLOUR_NAMES),
+    "detail": 3,  # 1: an emblem, 2: writing
+    "centre": 2,  # 1: a thing's centre is here
+    "tens": 11,  # 1 + first digit of what is written here
+    "units": 11,  # 1 + second digit
+    "word": len(WRITTEN_WORDS),
+    "copies": 5,  # how many things of this name there are
+    "left": len(THING_NAMES),  # what is left of the thing here
+    "above": len(THING_NAMES),
+}
+UNKNOWN = -1  # in `name`: a picture whose tokens nobody labelled
 MIN_SHARE = 0.2  # of a visual token's area that a thing covers, for the token to carry its name
-MIN_EMBLEM_SHARE = 0.07
-MOST_QUESTIONS = 6  # per picture in training: the text side is what they cost
+MIN_DETAIL_SHARE = 0.07
+QUESTIONS_PER_BATCH = 160  # shared evenly by the batch's pictures: the text side is what they cost
+MOST_QUESTIONS = 10  # per picture
+# How often a kind is picked beside another one: what is easy is asked less.
+KIND_WEIGHTS = {"colour": 0.5, "exists": 0.7, "setting": 0.3, "where": 1.0, "beside": 1.5}
+OTHER_KINDS_WEIGHT = 3.0
 
 
 @dataclass(frozen=True)
 class View:
-    """A share of the batches: scenes drawn on `canvas`, shown at `size` (width, height, pixels)."""
+    """A share of the batches: scenes drawn on `canvas`, shown at `size` (width, height, pixels).
+
+    Without a canvas the pictures are those of easy-VQA's train split (64 x 64), enlarged to `size`.
+    """
 
     share: float
-    canvas: tuple[int, int]
+    canvas: tuple[int, int] | None
     size: tuple[int, int]
 
 
 SMALL, WIDE, TALL, FULL = (256, 256), (384, 256), (256, 384), (512, 512)
 VIEWS = (
     View(0.34, SMALL, SMALL),
-    View(0.06, WIDE, WIDE),
-    View(0.06, TALL, TALL),
-    View(0.12, (384, 384), (384, 384)),
-    View(0.14, FULL, FULL),
-    View(0.10, FULL, (256, 256)),
-    View(0.06, FULL, (384, 384)),
-    View(0.04, FULL, (224, 224)),
-    View(0.03, (512, 384), (256, 192)),
-    View(0.03, SMALL, (128, 128)),
+    View(0.05, WIDE, WIDE),
+    View(0.05, TALL, TALL),
+    View(0.10, (384, 384), (384, 384)),
+    View(0.20, FULL, FULL),
+    View(0.06, FULL, (256, 256)),
+    View(0.05, FULL, (384, 384)),
+    View(0.03, FULL, (224, 224)),
+    View(0.02, (512, 384), (256, 192)),
+    View(0.02, SMALL, (128, 128)),
     View(0.02, FULL, (128, 128)),
+    View(0.06, None, (128, 128)),
 )
 QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are cheap to draw
     View(0.6, SMALL, SMALL),
@@ -56,28 +82,69 @@ QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are c
 class Batches(Dataset):
     """Batch number i of a run: a function of `first_seed` and i alone, so a run can resume.
 
-    Each item is `(images (n, H, W, 3) uint8, cells dict of (n, h * w) tensors, questions)`.
+    Each item is `(images (n, H, W, 3) uint8, cells dict of (n, h * w) tensors, questions)`. Process
+    `rank` of `world` gets every `world`-th batch.
     """
 
-    def __init__(self, views, tokens: int, steps: int, first_seed: int):
+    def __init__(self, views, tokens: int, steps: int, first_seed: int, rank=0, world=1):
         self.views, self.tokens, self.steps, self.first_seed = views, tokens, steps, first_seed
+        self.rank, self.world = rank, world
 
     def __len__(self) -> int:
         return self.steps
 
     def __getitem__(self, step: int):
-        rng = np.random.default_rng((self.first_seed, step))
+        # All processes draw the same view, so that none waits for a slower batch.
+        views = np.random.default_rng((self.first_seed, step))
         shares = np.asarray([view.share for view in self.views])
-        view = self.views[rng.choice(len(self.views), p=shares / shares.sum())]
+        view = self.views[views.choice(len(self.views), p=shares / shares.sum())]
         count = max(1, self.tokens * CELL * CELL // (view.size[0] * view.size[1]))
-        start = self.first_seed + step * 1024
-        drawn = [scenes.make_scene(start + i, size=view.canvas) for i in range(min(count, 1024))]
-        images, cells, questions = collate(drawn, view.size)
-        return images, cells, [_some(asked, rng) for asked in questions]
+        number = step * self.world + self.rank
+        rng = np.random.default_rng((self.first_seed, number, 1))
+        if view.canvas is None:
+            images, cells, questions = easy_vqa_batch(rng, count, view.size)
+        else:
+            start = self.first_seed + number * 1024
+            drawn = [scenes.make_scene(start + i, size=view.canvas) for i in range(count)]
+            images, cells, questions = collate(drawn, view.size)
+        most = max(2, min(MOST_QUESTIONS, QUESTIONS_PER_BATCH // count))
+        return images, cells, [_some(asked, rng, most) for asked in questions]
 
 
-def _some(questions, rng) -> list[scenes.Question]:
-    return [questions[i] for i in rng.permutation(len(questions))[:MOST_QUESTIONS]]
+def _some(questions, rng, most: int) -> list[scenes.Question]:
+    """At most `most` of the questions, the weightier kinds first in the long run."""
+    weights = [KIND_WEIGHTS.get(question.kind, OTHER_KINDS_WEIGHT) for question in questions]
+    keys = rng.random(len(questions)) ** (1 / np.asarray(weights))
+    return [questions[i] for i in np.argsort(-keys)[:most]]
+
+
+@cache
+def _easy_vqa() -> tuple[list[str], dict[int, list[scenes.Question]]]:
+    """Picture paths and questions by picture of easy-VQA's train split."""
+    import easy_vqa
+
+    by_picture: dict[int, list[scenes.Question]] = {}
+    for text, answer, picture in zip(*easy_vqa.get_train_questions(), strict=True):
+        by_picture.setdefault(picture, []).append(scenes.Question(text, answer, "easy_vqa"))
+    return easy_vqa.get_train_image_paths(), by_picture
+
+
+def easy_vqa_batch(rng, count: int, size: tuple[int, int]):
+    """`count` pictures of easy-VQA's train split at `size`, as `collate` gives scenes."""
+    paths, asked = _easy_vqa()
+    paths = dict(paths)
+    chosen = rng.choice(sorted(asked), count)
+    pictures = [open_picture(paths[number], size) for number in chosen]
+    images = torch.from_numpy(np.stack([np.asarray(p) for p in pictures]))
+    tokens = size[0] * size[1] // CELL**2
+    cells = {key: torch.full((count, tokens), UNKNOWN) for key in ATTRIBUTES}
+    return images, cells, [asked[number] for number in chosen]
+
+
+def open_picture(path: str, size: tuple[int, int]) -> Image.Image:
+    """The picture at `path`, RGB, at `size`."""
+    with Image.open(path) as image:
+        return image.convert("RGB").resize(size, Image.BICUBIC)
 
 
 def collate(drawn: list[scenes.Scene], size: tuple[int, int]):
@@ -92,30 +159,44 @@ def collate(drawn: list[scenes.Scene], size: tuple[int, int]):
 
 
 def cell_labels(scene: scenes.Scene, h: int, w: int) -> dict[str, np.ndarray]:
-    """What each of the `h * w` visual tokens shows, raster order.
-
-    `name`, `colour`: int64 indices into THING_NAMES and COLOUR_NAMES, 0 for background;
-    `emblem`, `centre`: int64 0/1, an emblem is here, a thing's centre is here.
-    """
-    labels = {key: np.zeros((h, w), np.int64) for key in ("name", "colour", "emblem", "centre")}
+    """What each of the `h * w` visual tokens shows, raster order: int64 classes per attribute."""
+    labels = {key: np.zeros((h, w), np.int64) for key in ATTRIBUTES}
+    names = [thing.name for thing in scene.objects]
     best = np.full((h, w), MIN_SHARE)
     for i, thing in enumerate(scene.objects):
         share = _share(scene.things_map == i + 1, h, w)
         here = share > best
         best[here] = share[here]
-        labels["name"][here] = THING_NAMES.index(thing.name)
         labels["colour"][here] = COLOUR_NAMES.index(thing.colour)
+        for key, value in _thing_labels(thing, scene.objects, names).items():
+            labels[key][here] = value
         row, column = _cell_of(thing.box, scene.image.size, h, w)
         labels["centre"][row, column] = 1
     for i, thing in enumerate(scene.objects):
-        if thing.emblem_colour is None:
+        if thing.detail_kind is None:
             continue
-        code = scenes.EMBLEM_CODE + i + 1
-        here = _share(scene.things_map == code, h, w) > MIN_EMBLEM_SHARE
-        labels["emblem"][here] = 1
-        labels["name"][here] = THING_NAMES.index(thing.name)
-        labels["colour"][here] = COLOUR_NAMES.index(thing.emblem_colour)
+        here = _share(scene.things_map == scenes.DETAIL_CODE + i + 1, h, w) > MIN_DETAIL_SHARE
+        labelled = _thing_labels(thing, scene.objects, names) | _detail_labels(thing)
+        for key, value in labelled.items():
+            labels[key][here] = value
     return {key: value.reshape(-1) for key, value in labels.items()}
+
+
+def _thing_labels(thing, things, names) -> dict[str, int]:
+    beside = [neighbour(thing, things, axis) for axis in (0, 1)]
+    left, above = (THING_NAMES.index(other.name) if other else 0 for other in beside)
+    copies = min(names.count(thing.name), ATTRIBUTES["copies"] - 1)
+    name = THING_NAMES.index(thing.name)
+    return {"name": name, "copies": copies, "left": left, "above": above}
+
+
+def _detail_labels(thing) -> dict[str, int]:
+    if thing.detail_kind == "emblem":
+        return {"detail": 1, "colour": COLOUR_NAMES.index(thing.detail)}
+    digits = [int(c) + 1 for c in thing.detail if c.isdigit() and "=" not in thing.detail]
+    words = [WRITTEN_WORDS.index(word) for word in thing.detail.split() if word in WRITTEN_WORDS]
+    labels = dict(zip(("tens", "units"), digits, strict=False)) | {"detail": 2, "colour": 0}
+    return labels | ({"word": words[0]} if words else {})
 
 
 def _share(mask: np.ndarray, h: int, w: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from transformers import (
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from arr_coc import scenes, scenes_draw
+from arr_coc import scenes, scenes_draw, scenes_write
 
 PATCH, MERGE, TEMPORAL = 16, 2, 2
 CELL = PATCH * MERGE  # pixels of one visual token's side
@@ -62,8 +62,9 @@ CHAT_TEMPLATE = """\
 {%- endif -%}
 """
 
-# Words that later kinds of questions will need; they cost a few rows of the embedding now.
-_LATER_WORDS = """
+# Words of easy-VQA, and some that people use beyond the scenes' own phrases.
+_OTHER_WORDS = """
+rectangle teal shape image contain not field pattern revenue value bar entry corner whereabouts
 what number word letter is written on the small big plate label price tag menu form chart bar
 total date name signature amount first last next page line month year day week january february
 march april may june july august september october november december monday tuesday wednesday
@@ -76,7 +77,7 @@ a an the in on at to with there are was has have can you see show tell me which 
 """
 
 
-def build_tokenizer(vocab_size: int = 1400) -> PreTrainedTokenizerFast:
+def build_tokenizer(vocab_size: int = 1500) -> PreTrainedTokenizerFast:
     """A byte-level BPE with Qwen's special tokens, trained on the scenes' phrases."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
@@ -107,13 +108,24 @@ def build_tokenizer(vocab_size: int = 1400) -> PreTrainedTokenizerFast:
 def _corpus() -> Iterator[str]:
     """Every phrase with every name, every answer, bare and after a space."""
     names = (*scenes_draw.glyph_names(), *scenes_draw.HOSTS)
+    written = (*scenes_write.WORDS, *scenes_write.MONTHS, *scenes_write.FIELDS)
     for phrases in scenes.PHRASES.values():
         for phrase in phrases:
             for name in names:
-                text = phrase.format(x=name, a="a", xs=scenes.PLURALS.get(name, name + "s"))
+                text = phrase.format(
+                    x=name, X=name.upper(), a="a", xs=scenes.PLURALS.get(name, name + "s")
+                )
                 yield text
                 yield text[0].upper() + text[1:]
-    words = (*names, *scenes_draw.COLOURS, "yes", "no", *"0123456789", *_LATER_WORDS.split())
+    words = (
+        *names,
+        *scenes_draw.COLOURS,
+        "yes",
+        "no",
+        *"0123456789",
+        *_OTHER_WORDS.split(),
+        *written,
+    )
     for word in words:
         yield from (word, f" {word}", f" {word}") * 30
         yield from (word.capitalize(), f" {word.capitalize()}") * 4
@@ -190,6 +202,25 @@ def load(folder: str | Path, dtype=torch.float32):
     """`(model, tokenizer)` from a folder that `save` wrote."""
     model = Qwen3VLForConditionalGeneration.from_pretrained(folder, dtype=dtype)
     return model, AutoTokenizer.from_pretrained(folder)
+
+
+def with_tokenizer(model, old, new):
+    """The same model speaking the tokenizer `new`: tokens that `old` had too keep their rows."""
+    known, table = old.get_vocab(), model.get_input_embeddings().weight.detach()
+    rows = torch.randn(len(new), table.shape[1]) * table.std()
+    for token, index in new.get_vocab().items():
+        if token in known:
+            rows[index] = table[known[token]]
+    grown = build_model(new)
+    state = {
+        key: value
+        for key, value in model.state_dict().items()
+        if value.shape[:1] != table.shape[:1]
+    }
+    missing = grown.load_state_dict(state, strict=False).missing_keys
+    assert all("embed" in key or "lm_head" in key for key in missing), missing
+    grown.get_input_embeddings().weight.data.copy_(rows)
+    return grown
 
 
 def save(folder: str | Path, model, tokenizer, card: str) -> None:

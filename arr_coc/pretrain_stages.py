@@ -12,12 +12,15 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
-from arr_coc.pretrain_data import COLOUR_NAMES, THING_NAMES, patchify
+from arr_coc.pretrain_data import ATTRIBUTES, COLOUR_NAMES, THING_NAMES, WRITTEN_WORDS, patchify
 from arr_coc.pretrain_model import CELL
 
 STAGES = ("symbolic", "dense", "align", "joint")
 DENSE_WEIGHT_IN_JOINT = 0.25
-BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "emblem": 0.1, "centre": 0.5}  # against 1
+# Against 1 for a token that carries something: most tokens carry nothing.
+BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "centre": 0.5}
+OTHER_BACKGROUND_WEIGHT = 0.1
+PLACE_STD = 0.2  # of the code's place features: weaker ones were not read in a long run
 
 
 @dataclass
@@ -48,16 +51,16 @@ class Codes(nn.Module):
         self.words = {
             "name": [self._word(tokenizer, name) for name in THING_NAMES],
             "colour": [self._word(tokenizer, name) for name in COLOUR_NAMES],
+            "word": [self._word(tokenizer, name) for name in WRITTEN_WORDS],
         }
-        sizes = {"name": len(THING_NAMES), "colour": len(COLOUR_NAMES), "emblem": 2, "centre": 2}
         self.tables = nn.ModuleList(
-            nn.ModuleDict({key: nn.Embedding(size, width) for key, size in sizes.items()})
+            nn.ModuleDict({key: nn.Embedding(size, width) for key, size in ATTRIBUTES.items()})
             for _ in range(1 + planes)
         )
         for table in self.tables.parameters():
             nn.init.normal_(table, std=0.02)
         self.place = nn.Linear(8, width)
-        nn.init.normal_(self.place.weight, std=0.02)
+        nn.init.normal_(self.place.weight, std=PLACE_STD)
 
     @staticmethod
     def _word(tokenizer, name: str) -> int:
@@ -88,19 +91,26 @@ class Heads(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        sizes = {"name": len(THING_NAMES), "colour": len(COLOUR_NAMES), "emblem": 2, "centre": 2}
         self.norm = nn.LayerNorm(width)
-        self.read = nn.ModuleDict({key: nn.Linear(width, size) for key, size in sizes.items()})
+        self.read = nn.ModuleDict({key: nn.Linear(width, n) for key, n in ATTRIBUTES.items()})
+        self.place = nn.Linear(width, 2)
 
-    def losses(self, features, cells) -> dict[str, torch.Tensor]:
-        """Cross-entropy per attribute; classes that few tokens show weigh more."""
+    def losses(self, features, cells, h: int, w: int) -> dict[str, torch.Tensor]:
+        """Cross-entropy per attribute, nothing weighing less than something, and the place's error.
+
+        `features` `(n * h * w, D)`; empty where nobody labelled the pictures.
+        """
+        if (cells["name"] < 0).all():
+            return {}
         x = self.norm(features)
         losses = {}
         for key, read in self.read.items():
             logits = read(x).float()
             weight = torch.ones(logits.shape[1], device=logits.device)
-            weight[0] = BACKGROUND_WEIGHT[key]
+            weight[0] = BACKGROUND_WEIGHT.get(key, OTHER_BACKGROUND_WEIGHT)
             losses[key] = F.cross_entropy(logits, cells[key].reshape(-1), weight)
+        places = _places(h, w)[:, :2].to(x.device).repeat(len(x) // (h * w), 1)
+        losses["place"] = F.mse_loss(self.place(x).float(), places)
         return losses
 
 
@@ -120,8 +130,9 @@ def symbolic_loss(run: Run, packer, batch, device) -> tuple[torch.Tensor, dict]:
 def dense_loss(run: Run, packer, batch, device) -> tuple[torch.Tensor, dict]:
     """The vision side names what each token shows."""
     images, cells, _ = batch
+    h, w = images.shape[1] // CELL, images.shape[2] // CELL
     cells = {key: value.to(device) for key, value in cells.items()}
-    named = run.heads.losses(look(run, images.to(device))[0], cells)
+    named = run.heads.losses(look(run, images.to(device))[0], cells, h, w)
     return sum(named.values()), {key: value.item() for key, value in named.items()}
 
 
@@ -133,7 +144,7 @@ def align_loss(run: Run, packer, batch, device) -> tuple[torch.Tensor, dict]:
     planes = look(run, images.to(device))
     with torch.no_grad():
         targets = [t.float() for t in run.codes(cells, h, w)]
-    named = sum(run.heads.losses(planes[0], cells).values())
+    named = sum(run.heads.losses(planes[0], cells, h, w).values())
     pairs = zip(planes, targets, strict=True)
     code = sum(F.mse_loss(plane.float(), t) / t.var(0).mean() for plane, t in pairs)
     return named + code, {"named": named.item(), "code": code.item()}
@@ -146,8 +157,11 @@ def joint_loss(run: Run, packer, batch, device) -> tuple[torch.Tensor, dict]:
     cells = {key: value.to(device) for key, value in cells.items()}
     planes = look(run, images.to(device))
     loss, scores = question_loss(run, packer, questions, planes, h, w, device)
-    named = sum(run.heads.losses(planes[0], cells).values())
-    return loss + DENSE_WEIGHT_IN_JOINT * named, scores | {"named": named.item()}
+    named = run.heads.losses(planes[0], cells, h, w)
+    if not named:
+        return loss, scores
+    shown = {f"see_{key}": value.item() for key, value in named.items()}
+    return loss + DENSE_WEIGHT_IN_JOINT * sum(named.values()), scores | shown
 
 
 LOSSES = {

@@ -1,11 +1,12 @@
-"""Procedural scenes: pictures with questions, answers and the boxes that hold the answers.
+"""Procedural scenes: pictures with questions, their answers, and the boxes that hold the answers.
 
     python -m arr_coc.scenes --show sheet.png
 
 `make_scene(seed)` is a pure function of its arguments: same seed, same picture, same questions.
-It takes a few milliseconds and no network. Answers are drawn uniformly, so a guess that knows
-only the question does no better than the majority answer. Seeds from `TEST_SEED` up are for final
-evaluation: nothing trains or tunes on them. The drawing itself is in `scenes_draw.py`.
+It takes a few milliseconds and no network. Answers are drawn evenly, so a guess that knows only
+the question does no better than the majority answer. Seeds from `TEST_SEED` up are for final
+evaluation: nothing trains or tunes on them. What is asked is in `scenes_ask.py`, the drawing in
+`scenes_draw.py` and `scenes_write.py`.
 """
 
 import argparse
@@ -18,97 +19,44 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from arr_coc import scenes_draw as draw
+from arr_coc import scenes_write as write
+from arr_coc.scenes_ask import (
+    CHART_KINDS,
+    KINDS,
+    LADDER,
+    PANEL_KINDS,
+    PHRASES,
+    PLURALS,
+    Question,
+    Thing,
+    ask,
+)
+
+__all__ = ["KINDS", "LADDER", "PHRASES", "PLURALS", "Question", "Scene", "Thing", "make_scene"]
 
 TEST_SEED = 1_000_000_000
 DEV_SEED = 900_000_000  # validation while working; training stays below
 
-KINDS = {
-    "colour": "the colour of a named thing",
-    "exists": "whether a named thing is in the picture (yes or no)",
-    "emblem_colour": "the colour of a small emblem on a sign, flag, door or shirt (fine detail)",
-    "where": "whether a thing is left or right, or at the top or bottom",
-    "leftmost": "which thing is leftmost, or rightmost",
-    "count": "how many of a named thing there are (1 to 4)",
-}
-
 MAP_STRIDE = 4  # pixels per cell of Scene.things_map
-EMBLEM_CODE = 128  # added to a thing's code where its emblem is
-PLURALS = {"fish": "fish", "butterfly": "butterflies", "leaf": "leaves", "scissors": "scissors"}
-
-PHRASES = {
-    "colour": (
-        "what colour is the {x}?",
-        "what color is the {x}?",
-        "which colour is the {x}?",
-        "what is the colour of the {x}?",
-        "what's the color of the {x}?",
-        "tell me the colour of the {x}.",
-        "the {x} is what color?",
-    ),
-    "exists": (
-        "is there {a} {x}?",
-        "is there {a} {x} in the picture?",
-        "do you see {a} {x}?",
-        "can you see {a} {x} here?",
-        "does the picture show {a} {x}?",
-    ),
-    "emblem_colour": (
-        "what colour is the emblem on the {x}?",
-        "what color is the emblem on the {x}?",
-        "which colour is the small emblem on the {x}?",
-        "what is the color of the emblem on the {x}?",
-        "the emblem on the {x} is what colour?",
-    ),
-    "where_x": (
-        "is the {x} on the left or on the right?",
-        "is the {x} on the right or on the left?",
-        "on which side is the {x}, left or right?",
-        "where is the {x}: left or right?",
-    ),
-    "where_y": (
-        "is the {x} at the top or at the bottom?",
-        "is the {x} at the bottom or at the top?",
-        "where is the {x}, top or bottom?",
-    ),
-    "leftmost": ("what is leftmost?", "which thing is leftmost?", "what is furthest left?"),
-    "rightmost": ("what is rightmost?", "which thing is rightmost?", "what is furthest right?"),
-    "count": ("how many {xs} are there?", "how many {xs} do you see?", "count the {xs}."),
-}
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question; `boxes` hold the evidence, in pixels, and are empty where everything does."""
-
-    text: str
-    answer: str
-    kind: str
-    boxes: tuple[tuple[float, float, float, float], ...] = ()
-
-
-@dataclass(frozen=True)
-class Thing:
-    """A drawn thing: its name, the name of its colour, its box; an emblem's where it has one."""
-
-    name: str
-    colour: str
-    box: tuple[float, float, float, float]
-    emblem_colour: str | None = None
-    emblem_box: tuple[float, float, float, float] | None = None
+DETAIL_CODE = 128  # added to a thing's code where its emblem or writing is
+PANEL_SHARE = 0.14  # of the scenes are a chart or a form
+PRICED_SHARE = 0.35  # of the scenes put prices on things
+SMALLEST_PRICED = 76  # pixels across: a smaller thing would vanish behind its tag
 
 
 @dataclass(frozen=True)
 class Scene:
     """A picture (RGB) with its things and questions.
 
-    `things_map` is `(ceil(H / 4), ceil(W / 4))` uint8: 0 background, `1 + i` thing i,
-    `EMBLEM_CODE + 1 + i` the emblem of thing i.
+    `setting` names what the whole picture shows. `things_map` is `(ceil(H / 4), ceil(W / 4))`
+    uint8: 0 background, `1 + i` thing i, `DETAIL_CODE + 1 + i` the small detail of thing i.
     """
 
     seed: int
     image: Image.Image
     questions: tuple[Question, ...]
     objects: tuple[Thing, ...]
+    setting: str
     things_map: np.ndarray = field(repr=False, compare=False)
 
 
@@ -119,10 +67,10 @@ def make_scene(
     kinds: Sequence[str] | None = None,
     detail: float = 1.0,
 ) -> Scene:
-    """The scene of `seed`: `size` is (width, height) in pixels, `detail` scales the emblems.
+    """The scene of `seed`: `size` is (width, height) in pixels, `detail` scales emblems and writing.
 
     Things keep their size in pixels whatever the size of the picture, a larger one holds more.
-    `kinds` limits the questions to those kinds and makes sure that the scene can be asked them.
+    `kinds` limits the questions to those kinds and sees to it that most scenes can be asked them.
     Raises ValueError for an unknown kind, a side under 96 pixels, or `detail` outside [0.25, 3].
     """
     chosen = tuple(KINDS if kinds is None else kinds)
@@ -134,37 +82,94 @@ def make_scene(
     if not 0.25 <= detail <= 3:
         raise ValueError(f"detail {detail} is outside [0.25, 3]")
     rng = np.random.default_rng(seed)
-    picture = draw.background(rng, size)
-    things_map = np.zeros((-(-size[1] // MAP_STRIDE), -(-size[0] // MAP_STRIDE)), np.uint8)
-    things: list[Thing] = []
-    counted, cast = _cast(rng, size, chosen if kinds else ())
-    for name, side in cast:
-        box = _place(rng, name, side, size, [thing.box for thing in things])
-        if box is not None:
-            things.append(_add(rng, picture, things_map, len(things), name, box, detail))
-    asked = {kind: _ASKERS[kind](rng, things, size) for kind in chosen if kind != "count"}
-    if "count" in chosen and counted:
-        asked["count"] = _ask_count(rng, things, counted)
-    questions = tuple(question for kind in asked for question in asked[kind])
-    return Scene(seed, picture, questions, tuple(things), things_map)
+    canvas = Canvas(size, detail)
+    asked_panels = [kind for kind in chosen if kind in PANEL_KINDS]
+    share = PANEL_SHARE if kinds is None else len(asked_panels) / len(chosen)
+    counted = None
+    if asked_panels and rng.random() < share and min(size) >= 192:
+        setting = _panel(rng, canvas, asked_panels)
+    else:
+        setting, counted = _things(rng, canvas, chosen if kinds else ())
+    drawable = [k for k in chosen if (k in PANEL_KINDS) <= (setting in ("chart", "form"))]
+    if setting in ("chart", "form"):
+        drawable = [kind for kind in drawable if kind in PANEL_KINDS or kind == "setting"]
+    questions = tuple(
+        question
+        for kind in drawable
+        for question in ask(rng, kind, canvas.things, size, setting=setting, counted=counted)
+    )
+    picture, things = canvas.picture, tuple(canvas.things)
+    return Scene(seed, picture, questions, things, setting, canvas.things_map)
+
+
+class Canvas:
+    """A picture being drawn, with the things on it and the map of where they are."""
+
+    def __init__(self, size: tuple[int, int], detail: float):
+        self.size, self.detail = size, detail
+        self.picture: Image.Image | None = None
+        self.things: list[Thing] = []
+        self.things_map = np.zeros((-(-size[1] // MAP_STRIDE), -(-size[0] // MAP_STRIDE)), np.uint8)
+
+    def add(self, thing: Thing, mask: Image.Image | None = None) -> None:
+        """Note a thing that was drawn: where `mask` (of its box) covers it, or all of its box."""
+        code = len(self.things) + 1
+        self.things.append(thing)
+        self._note(mask or _full(thing.box), thing.box, code)
+        if thing.detail_box:
+            self._note(_full(thing.detail_box), thing.detail_box, DETAIL_CODE + code)
+
+    def _note(self, mask: Image.Image, box, code: int) -> None:
+        x, y = int(box[0]) // MAP_STRIDE, int(box[1]) // MAP_STRIDE
+        width, height = max(1, mask.width // MAP_STRIDE), max(1, mask.height // MAP_STRIDE)
+        covered = np.asarray(mask.resize((width, height), Image.BOX)) > 127
+        view = self.things_map[y : y + height, x : x + width]
+        view[covered[: view.shape[0], : view.shape[1]]] = code
+
+
+def _full(box) -> Image.Image:
+    return Image.new("L", (max(1, int(box[2] - box[0])), max(1, int(box[3] - box[1]))), 255)
 
 
 # ----------------------------------------------------------------------------------- layout
+
+
+def _things(rng, canvas: Canvas, wanted) -> tuple[str, str | None]:
+    """A scene of things on a background; returns its setting and the name to count, if any."""
+    canvas.picture, setting = draw.background(rng, canvas.size)
+    counted, cast = _cast(rng, canvas.size, wanted)
+    share = 1.0 if {"price", "cheapest"} & set(wanted) else PRICED_SHARE
+    priced = rng.random() < share
+    details = [kind for kind, asked in _HOST_DETAILS.items() if asked in wanted]
+    for name, side in cast:
+        box = _place(rng, name, side, canvas.size, [thing.box for thing in canvas.things])
+        if box is None:
+            continue
+        if name in draw.HOSTS:
+            _add_host(rng, canvas, name, box, details or list(_HOST_DETAILS))
+        else:
+            _add_glyph(rng, canvas, name, box, priced and name != counted)
+    return setting, counted
+
+
+_HOST_DETAILS = {"emblem": "emblem_colour", "number": "number", "word": "word"}
 
 
 def _cast(rng, size, wanted) -> tuple[str | None, list[tuple[str, float]]]:
     """Who appears: the name to count, if any, and `(name, side in pixels)`, largest first."""
     area = size[0] * size[1] / 512**2
     names = list(rng.permutation(draw.glyph_names()))
-    host_share = 1.0 if "emblem_colour" in wanted else 0.75
-    hosts = list(rng.permutation(draw.HOSTS)[: 1 + (rng.random() < 0.5 * area)])
+    host_share = 1.0 if set(_HOST_DETAILS.values()) & set(wanted) else 0.8
+    hosts = list(rng.permutation(draw.HOSTS)[: 1 + (rng.random() < 0.6 * area)])
     cast = [(host, rng.uniform(110, 180)) for host in hosts if rng.random() < host_share]
     counted = None
-    if "count" in wanted or rng.random() < 0.5:
+    if "count" in wanted or rng.random() < 0.4:
         counted = str(names.pop())
         copies = rng.integers(1, 5 if area > 0.5 else 3)
         cast += [(counted, rng.uniform(52, 96)) for _ in range(copies)]
     others = rng.integers(max(1, round(2 * area)), max(2, round(6 * area)) + 1)
+    if "cheapest" in wanted or "beside" in wanted:
+        others = max(others, 3)
     cast += [(names.pop(), rng.uniform(60, 168)) for _ in range(others)]
     limit = 0.5 * min(size)
     cast = [(str(name), min(side, limit)) for name, side in cast]
@@ -196,25 +201,41 @@ def _apart(a, b, margin: float = 6.0) -> bool:
     return across or a[3] + margin < b[1] or b[3] + margin < a[1]
 
 
-def _add(rng, picture, things_map, index, name, placed, detail) -> Thing:
-    """Draw one thing, note it in the map, and describe it."""
+def _colours(rng) -> tuple[str, str]:
+    return tuple(str(c) for c in rng.choice(list(draw.COLOURS), 2, replace=False))
+
+
+def _add_glyph(rng, canvas: Canvas, name: str, placed, priced: bool) -> None:
+    """Draw a glyph, with a price tag stuck on it now and then."""
     *box, angle = placed
     box = tuple(float(v) for v in box)
-    colour, other = (str(c) for c in rng.choice(list(draw.COLOURS), 2, replace=False))
+    colour, _ = _colours(rng)
+    draw.shadow(canvas.picture, box)
+    mask = draw.draw_glyph(canvas.picture, name, draw.jitter(colour, rng), box, angle)
+    if not priced or box[2] - box[0] < SMALLEST_PRICED or rng.random() < 0.2:
+        return canvas.add(Thing(name, colour, box), mask)
+    text = f"${rng.integers(2, 100)}"
+    area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
+    where = write.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+    canvas.add(Thing(name, colour, box, "price", text, where), mask)
+
+
+def _add_host(rng, canvas: Canvas, name: str, placed, details) -> None:
+    """Draw a sign, flag, door or shirt with an emblem, a number or a word on it."""
+    box = tuple(float(v) for v in placed[:4])
+    colour, other = _colours(rng)
     rgb = draw.jitter(colour, rng)
-    draw.shadow(picture, box)
-    if name not in draw.HOSTS:
-        mask = draw.draw_glyph(picture, name, rgb, box, angle)
-        _note(things_map, mask, box, index + 1)
-        return Thing(name, colour, box)
-    mask, area = draw.draw_host(picture, name, rgb, box)
-    _note(things_map, mask, box, index + 1)
-    emblem = _emblem_box(rng, area, detail)
-    shape = draw.EMBLEM_SHAPES[rng.integers(len(draw.EMBLEM_SHAPES))]
-    draw.draw_emblem(picture, shape, draw.jitter(other, rng), rgb, emblem)
-    spot = Image.new("L", tuple(int(emblem[i + 2] - emblem[i]) for i in (0, 1)), 255)
-    _note(things_map, spot, emblem, EMBLEM_CODE + index + 1)
-    return Thing(name, colour, box, other, emblem)
+    draw.shadow(canvas.picture, box)
+    mask, area = draw.draw_host(canvas.picture, name, rgb, box)
+    kind = details[rng.integers(len(details))]
+    if kind == "emblem":
+        detail, where = other, _emblem_box(rng, area, canvas.detail)
+        shape = draw.EMBLEM_SHAPES[rng.integers(len(draw.EMBLEM_SHAPES))]
+        draw.draw_emblem(canvas.picture, shape, draw.jitter(other, rng), rgb, where)
+    else:
+        detail = write.number(rng) if kind == "number" else write.word(rng)
+        where = write.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere")
+    canvas.add(Thing(name, colour, box, kind, detail, where), mask)
 
 
 def _emblem_box(rng, area, detail):
@@ -224,97 +245,14 @@ def _emblem_box(rng, area, detail):
     return float(x), float(y), float(x + int(side)), float(y + int(side))
 
 
-def _note(things_map, mask, box, code) -> None:
-    """Write `code` where `mask` covers the picture, at the map's stride."""
-    x, y = int(box[0]) // MAP_STRIDE, int(box[1]) // MAP_STRIDE
-    width, height = max(1, mask.width // MAP_STRIDE), max(1, mask.height // MAP_STRIDE)
-    covered = np.asarray(mask.resize((width, height), Image.BOX)) > 127
-    view = things_map[y : y + height, x : x + width]
-    view[covered[: view.shape[0], : view.shape[1]]] = code
-
-
-# -------------------------------------------------------------------------------- questions
-
-
-def _phrase(rng, key: str, name: str = "") -> str:
-    """One phrasing of `key`; now and then capitalised or without its mark, as people type."""
-    text = str(rng.choice(PHRASES[key]))
-    article = "an" if name[:1] in "aeiou" else "a"
-    text = text.format(x=name, a=article, xs=PLURALS.get(name, name + "s"))
-    if rng.random() < 0.3:
-        text = text[0].upper() + text[1:]
-    return text.rstrip("?.") if rng.random() < 0.2 else text
-
-
-def _unique(things) -> list[Thing]:
-    names = [thing.name for thing in things]
-    return [thing for thing in things if names.count(thing.name) == 1]
-
-
-def _pick(rng, items: list, most: int) -> list:
-    return [items[i] for i in rng.permutation(len(items))[:most]]
-
-
-def _ask_colour(rng, things, size):
-    for thing in _pick(rng, _unique(things), 3):
-        yield Question(_phrase(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
-
-
-def _ask_exists(rng, things, size):
-    there = [name for name in draw.glyph_names() if any(t.name == name for t in things)]
-    absent = [name for name in draw.glyph_names() if name not in there]
-    for _ in range(2):
-        present = bool(there) and rng.random() < 0.5
-        name = str(rng.choice(there if present else absent))
-        boxes = tuple(thing.box for thing in things if thing.name == name)
-        yield Question(_phrase(rng, "exists", name), "yes" if present else "no", "exists", boxes)
-
-
-def _ask_emblem_colour(rng, things, size):
-    for thing in things:
-        if thing.emblem_colour:
-            text = _phrase(rng, "emblem_colour", thing.name)
-            yield Question(text, thing.emblem_colour, "emblem_colour", (thing.emblem_box,))
-
-
-def _ask_where(rng, things, size):
-    for thing in _pick(rng, _unique(things), 2):
-        axis = int(rng.integers(2))
-        offset = (thing.box[axis] + thing.box[axis + 2]) / 2 / size[axis] - 0.5
-        if abs(offset) < 0.08:
-            continue
-        answer = (("left", "right"), ("top", "bottom"))[axis][int(offset > 0)]
-        text = _phrase(rng, ("where_x", "where_y")[axis], thing.name)
-        yield Question(text, answer, "where", (thing.box,))
-
-
-def _ask_leftmost(rng, things, size):
-    key = ("leftmost", "rightmost")[int(rng.integers(2))]
-    sign = 1 if key == "leftmost" else -1
-    edge = 0 if key == "leftmost" else 2
-    ranked = sorted(things, key=lambda thing: sign * (thing.box[0] + thing.box[2]))
-    margin = 0.05 * size[0]
-    if len(ranked) > 1 and all(
-        sign * (other.box[0] + other.box[2] - ranked[0].box[0] - ranked[0].box[2]) > 2 * margin
-        and sign * (other.box[edge] - ranked[0].box[edge]) > margin / 2
-        for other in ranked[1:]
-    ):
-        yield Question(_phrase(rng, key), ranked[0].name, "leftmost", (ranked[0].box,))
-
-
-def _ask_count(rng, things, name):
-    boxes = tuple(thing.box for thing in things if thing.name == name)
-    if boxes:
-        yield Question(_phrase(rng, "count", name), str(len(boxes)), "count", boxes)
-
-
-_ASKERS = {
-    "colour": _ask_colour,
-    "exists": _ask_exists,
-    "emblem_colour": _ask_emblem_colour,
-    "where": _ask_where,
-    "leftmost": _ask_leftmost,
-}
+def _panel(rng, canvas: Canvas, kinds) -> str:
+    """A chart or a form fills the picture; returns which."""
+    canvas.picture, _ = draw.background(rng, canvas.size)
+    kind = kinds[rng.integers(len(kinds))]
+    parts = write.chart if kind in CHART_KINDS else write.form
+    for thing in parts(rng, canvas.picture, canvas.detail):
+        canvas.add(thing)
+    return "chart" if kind in CHART_KINDS else "form"
 
 
 # ------------------------------------------------------------------------------ contact sheet
@@ -338,7 +276,7 @@ def contact_sheet(seeds: Sequence[int], *, columns: int = 4, detail: float = 1.0
         y = gap + i // columns * (tile + text_height)
         sheet.paste(picture.resize((tile, tile), Image.LANCZOS), (x, y))
         lines = [f"{q.text} {q.answer}" for q in scene.questions]
-        short = [textwrap.shorten(line, 62) for line in lines[:10]]
+        short = [textwrap.shorten(line, 62) for line in lines[:9]]
         ImageDraw.Draw(sheet).multiline_text(
             (x, y + tile + 4), "\n".join(short), "black", spacing=2
         )

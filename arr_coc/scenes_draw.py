@@ -27,6 +27,7 @@ COLOURS = {
     "white": (247, 247, 244),
 }
 HOSTS = ("sign", "flag", "door", "shirt")  # the things an emblem can be on
+SETTINGS = ("field", "street", "room", "table", "pattern")
 EMBLEM_SHAPES = ("disc", "square", "triangle", "diamond", "star")
 
 _MOSTLY_INK = 0.8  # icons with more ink than this share of their silhouette are solid shapes
@@ -165,12 +166,12 @@ def _outline(shape: str, size: float) -> list[tuple[float, float]]:
 # ------------------------------------------------------------------------------ backgrounds
 
 
-def background(rng, size: tuple[int, int]) -> Image.Image:
-    """A soft picture of `size` (width, height): sky, street, room, table or a pattern."""
-    painter = (_landscape, _street, _room, _table, _pattern)[rng.integers(5)]
+def background(rng, size: tuple[int, int]) -> tuple[Image.Image, str]:
+    """A soft picture of `size` (width, height), and what it shows (one of `SETTINGS`)."""
+    setting = SETTINGS[rng.integers(len(SETTINGS))]
     picture = _gradient(rng, size)
-    painter(ImageDraw.Draw(picture, "RGBA"), rng, *size)
-    return picture
+    _PAINTERS[setting](ImageDraw.Draw(picture, "RGBA"), rng, *size)
+    return picture, setting
 
 
 def _gradient(rng, size) -> Image.Image:
@@ -273,3 +274,12 @@ def shadow(picture: Image.Image, box) -> None:
     width, depth = box[2] - box[0], 0.08 * (box[3] - box[1])
     spot = (box[0] + 0.12 * width, box[3] - depth, box[2] - 0.12 * width, box[3] + depth)
     ImageDraw.Draw(picture, "RGBA").ellipse(spot, (40, 40, 60, 46))
+
+
+_PAINTERS = {
+    "field": _landscape,
+    "street": _street,
+    "room": _room,
+    "table": _table,
+    "pattern": _pattern,
+}

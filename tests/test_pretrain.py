@@ -1,15 +1,19 @@
 """Pretraining: the data agrees with the stock classes, a tiny run resumes, the bundled base sees."""
 
 import json
+import socket
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
 import arr_coc
-from arr_coc import pretrain, pretrain_data, pretrain_model, scenes
+from arr_coc import pretrain, pretrain_data, pretrain_model, scenes, scenes_draw
 from arr_coc.pretrain_stages import Codes, Heads, Run, answer_logits, look
 
 BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
@@ -41,7 +45,7 @@ def test_tokenizer_is_the_same_every_time_and_loses_nothing(tokenizer):
     assert again.get_vocab() == tokenizer.get_vocab()
     for text in ("what colour is the fish?", "IS THERE a Zebra", "¿dónde está? 東京 12:30"):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-    for word in (*pretrain_data.THING_NAMES[1:], *pretrain_data.COLOUR_NAMES[1:]):
+    for word in (*scenes_draw.glyph_names(), *scenes_draw.HOSTS, *scenes_draw.COLOURS):
         assert len(tokenizer(f" {word}")["input_ids"]) == 1, word
 
 
@@ -91,15 +95,88 @@ def test_packed_questions_equal_single_chats(fresh, tokenizer):
             assert torch.allclose(together[first], alone, atol=1e-4)
 
 
+def _shown(cells, key: str, names, where=None) -> set[str]:
+    values = cells[key] if where is None else cells[key][where]
+    return {names[i] for i in values} - {""}
+
+
 def test_cells_name_what_is_there():
     scene = scenes.make_scene(11, kinds=["emblem_colour"])
     cells = pretrain_data.cell_labels(scene, 16, 16)
-    named = {pretrain_data.THING_NAMES[i] for i in cells["name"]} - {""}
-    assert named == {thing.name for thing in scene.objects}
-    host = next(thing for thing in scene.objects if thing.emblem_colour)
-    colours = {pretrain_data.COLOUR_NAMES[i] for i in cells["colour"][cells["emblem"] == 1]}
-    assert host.emblem_colour in colours
+    things = {thing.name for thing in scene.objects}
+    assert _shown(cells, "name", pretrain_data.THING_NAMES) == things
+    host = next(thing for thing in scene.objects if thing.detail_kind == "emblem")
+    colours = _shown(cells, "colour", pretrain_data.COLOUR_NAMES, cells["detail"] == 1)
+    assert host.detail in colours
     assert cells["centre"].sum() <= len(scene.objects)
+    assert set(cells) == set(pretrain_data.ATTRIBUTES)
+    for key, classes in pretrain_data.ATTRIBUTES.items():
+        assert cells[key].min() >= 0 and cells[key].max() < classes
+
+
+def test_cells_carry_what_is_written_and_who_is_beside():
+    scene = scenes.make_scene(3, kinds=["number"])
+    cells = pretrain_data.cell_labels(scene, 16, 16)
+    host = next(thing for thing in scene.objects if thing.detail_kind == "number")
+    here = cells["name"] == pretrain_data.THING_NAMES.index(host.name)
+    digits = [set(cells[key][here]) - {0} for key in ("tens", "units")]
+    assert digits == [{int(digit) + 1} for digit in host.detail]
+    scene = scenes.make_scene(2, kinds=["beside"])
+    cells = pretrain_data.cell_labels(scene, 16, 16)
+    question = scene.questions[0]
+    key = "left" if "left" in question.text else "above"
+    assert question.answer in _shown(cells, key, pretrain_data.THING_NAMES)
+
+
+def test_easy_vqa_joins_the_mixture():
+    rng = np.random.default_rng(0)
+    images, cells, questions = pretrain_data.easy_vqa_batch(rng, 3, (128, 128))
+    assert images.shape == (3, 128, 128, 3) and images.dtype == torch.uint8
+    assert all((value == pretrain_data.UNKNOWN).all() for value in cells.values())
+    assert all(question.kind == "easy_vqa" for asked in questions for question in asked)
+
+
+def test_processes_draw_different_batches_of_the_same_shape():
+    def batch(rank):
+        return pretrain_data.Batches(pretrain_data.VIEWS, 64, 4, 0, rank, 2)[1]
+
+    (first, _, _), (second, _, _), (again, _, _) = batch(0), batch(1), batch(0)
+    assert first.shape == second.shape
+    assert not torch.equal(first, second) and torch.equal(first, again)
+
+
+def test_a_model_learns_new_words_without_losing_the_old(fresh, tokenizer):
+    small = pretrain_model.build_tokenizer(700)
+    model = pretrain_model.build_model(small)
+    grown = pretrain_model.with_tokenizer(model, small, tokenizer)
+    old, new = (m.get_input_embeddings().weight for m in (model, grown))
+    for word in ("<|image_pad|>", "a", "?"):
+        rows = [t.convert_tokens_to_ids(word) for t in (small, tokenizer)]
+        assert torch.equal(old[rows[0]], new[rows[1]]), word
+    assert len(new) == len(tokenizer)
+    state = grown.state_dict()
+    kept = [k for k, v in model.state_dict().items() if "layers" in k and torch.equal(v, state[k])]
+    assert len(kept) == sum("layers" in key for key in state)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """Under torchrun both draw their own batches; the first writes, and the gradients are shared."""
+    folder = tmp_path / "base"
+    few = ["--tokens", "16", "--workers", "0", "--eval-n", "0", "--threads", "1"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command += ["--master_addr", "127.0.0.1", "--master_port", str(_free_port())]
+    command += ["-m", "arr_coc.pretrain", "--out", str(folder), "--stages", "dense"]
+    command += ["--dense-steps", "2", *few]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    state = torch.load(tmp_path / "base.work" / "state.pt")
+    assert state["step"] == 2
+    assert state["pictures"]["dense"] % 2 == 0
 
 
 def _train(folder: Path, *more: str) -> dict:
