@@ -63,11 +63,28 @@ def lexical_tensions(question: str) -> Tensions:
 
     A stated prior, not a trained policy. Neutral (0.5 each) where no word is known.
     """
-    text = question.lower()
-    hits = [goal for words, goal in LEXICON.values() if re.search(rf"\b(?:{words})", text)]
-    if not hits:
+    goals = [LEXICON[kind][1] for kind in word_kinds(question)]
+    if not goals:
         return NEUTRAL
-    return Tensions(*(round(sum(column) / len(hits), 4) for column in zip(*hits)))
+    return Tensions(*(round(sum(column) / len(goals), 4) for column in zip(*goals)))
+
+
+def lexical_tier(question: str) -> str:
+    """The tier of tokens that the question's words suggest (`attending.TIERS`); a stated prior.
+
+    "accurate" where it asks to read or for small detail, whatever else it says; "fast" where it only
+    asks about the whole; "balanced" otherwise.
+    """
+    kinds = word_kinds(question)
+    if "fine" in kinds:
+        return "accurate"
+    return "fast" if kinds == ["whole"] else "balanced"
+
+
+def word_kinds(question: str) -> list[str]:
+    """The kinds of `LEXICON` of which the question holds a word, in the lexicon's order."""
+    text = question.lower()
+    return [kind for kind, (words, _) in LEXICON.items() if re.search(rf"\b(?:{words})", text)]
 
 
 class TensionPolicy(nn.Module):

@@ -104,7 +104,7 @@ def what_it_saw(
 
     Args:
         image: the picture asked about.
-        allocation: a level-l cell is rebuilt from pixels `2^l` times coarser.
+        allocation: a coarse cell is rebuilt from the `cell x cell` pixels that its one token had.
         glance: the small picture of the first, quick look; None where there was none, and places
             that got no cell are then left dark.
         cell: pixels of one native token's side (`patch_size * spatial_merge_size` of the host).
@@ -116,14 +116,12 @@ def what_it_saw(
         canvas = Image.new("RGB", native.size, NEVER_SEEN)
     else:
         canvas = glance.convert("RGB").resize(native.size, Image.Resampling.BICUBIC)
-    levels = {0: native}
-    for level in sorted(set(allocation.cells[:, 0].tolist()) - {0}):
-        size = (max(1, width >> level), max(1, height >> level))
-        small = native.resize(size, Image.Resampling.BOX)
-        levels[level] = small.resize(native.size, Image.Resampling.BILINEAR)
     order = sorted(zip(allocation.cells[:, 0].tolist(), _boxes(allocation, native.size)))
-    for level, box in reversed(order):  # coarse first, so that finer cells lie on top
-        canvas.paste(levels[level].crop(box), box[:2])
+    for _, box in reversed(order):  # coarse first, so that finer cells lie on top
+        seen = native.crop(box)
+        # As the encoder has it: averaged over squares, or oblongs where the grid's edge cuts it.
+        small = seen.resize((cell, cell), Image.Resampling.BOX)
+        canvas.paste(small.resize(seen.size, Image.Resampling.BILINEAR), box[:2])
     fitted = _sized(image, side)
     return canvas.resize(fitted.size, Image.Resampling.LANCZOS)
 

@@ -203,7 +203,18 @@ def begin(args) -> Run:
             setattr(run, name, args.resumed[name])
     elif args.text_from:
         _take(run, args)
+    elif args.init:
+        _take_heads(heads, args.init)
     return run
+
+
+def _take_heads(heads, folder: Path) -> None:
+    """The read-outs of the run that wrote `folder`, where its checkpoint lies beside it and fits."""
+    path = folder.with_name(folder.name + ".work") / "state.pt"
+    if path.exists():
+        saved, own = torch.load(path, map_location="cpu")["heads"], heads.state_dict()
+        fitting = {k: v for k, v in saved.items() if k in own and v.shape == own[k].shape}
+        heads.load_state_dict(fitting, strict=False)
 
 
 def _take(run: Run, args) -> None:

@@ -34,10 +34,11 @@ ATTRIBUTES = {  # name -> number of classes
     "left": len(THING_NAMES),  # what is left of the thing here
     "above": len(THING_NAMES),
 }
+CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz$="  # also read one by one, where they stand
 UNKNOWN = -1  # in `name`: a picture whose tokens nobody labelled
 MIN_SHARE = 0.2  # of a visual token's area that a thing covers, for the token to carry its name
 MIN_DETAIL_SHARE = 0.07
-QUESTIONS_PER_BATCH = 160  # shared evenly by the batch's pictures: the text side is what they cost
+QUESTIONS_PER_TOKEN = 0.16  # of the batch, shared by its pictures: the text side is what they cost
 MOST_QUESTIONS = 10  # per picture
 # How often a kind is picked beside another one: what is easy is asked less.
 KIND_WEIGHTS = {"colour": 0.5, "exists": 0.7, "setting": 0.3, "where": 1.0, "beside": 1.5}
@@ -48,28 +49,31 @@ OTHER_KINDS_WEIGHT = 3.0
 class View:
     """A share of the batches: scenes drawn on `canvas`, shown at `size` (width, height, pixels).
 
-    Without a canvas the pictures are those of easy-VQA's train split (64 x 64), enlarged to `size`.
+    `source` is "scenes", "plates" (reading practice for the vision side: many plates, no questions)
+    or "easy-vqa" (the pictures of its train split, 64 x 64, enlarged to `size`).
     """
 
     share: float
-    canvas: tuple[int, int] | None
+    canvas: tuple[int, int]
     size: tuple[int, int]
+    source: str = "scenes"
 
 
 SMALL, WIDE, TALL, FULL = (256, 256), (384, 256), (256, 384), (512, 512)
 VIEWS = (
-    View(0.34, SMALL, SMALL),
-    View(0.05, WIDE, WIDE),
-    View(0.05, TALL, TALL),
-    View(0.10, (384, 384), (384, 384)),
-    View(0.20, FULL, FULL),
-    View(0.06, FULL, (256, 256)),
-    View(0.05, FULL, (384, 384)),
+    View(0.20, SMALL, SMALL),
+    View(0.04, WIDE, WIDE),
+    View(0.04, TALL, TALL),
+    View(0.08, (384, 384), (384, 384)),
+    View(0.16, FULL, FULL),
+    View(0.05, FULL, (256, 256)),
+    View(0.04, FULL, (384, 384)),
     View(0.03, FULL, (224, 224)),
     View(0.02, (512, 384), (256, 192)),
     View(0.02, SMALL, (128, 128)),
     View(0.02, FULL, (128, 128)),
-    View(0.06, None, (128, 128)),
+    View(0.06, (64, 64), (128, 128), "easy-vqa"),
+    View(0.60, SMALL, SMALL, "plates"),
 )
 QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are cheap to draw
     View(0.6, SMALL, SMALL),
@@ -101,18 +105,56 @@ class Batches(Dataset):
         count = max(1, self.tokens * CELL * CELL // (view.size[0] * view.size[1]))
         number = step * self.world + self.rank
         rng = np.random.default_rng((self.first_seed, number, 1))
-        if view.canvas is None:
+        if view.source == "easy-vqa":
             images, cells, questions = easy_vqa_batch(rng, count, view.size)
+        elif view.source == "plates":
+            images, cells, questions = collate(
+                [plates(rng, view.canvas) for _ in range(count)], view.size
+            )
         else:
             start = self.first_seed + number * 1024
-            drawn = [scenes.make_scene(start + i, size=view.canvas) for i in range(count)]
+            details = _details(rng, count)
+            drawn = [
+                scenes.make_scene(start + i, size=view.canvas, detail=details[i])
+                for i in range(count)
+            ]
             images, cells, questions = collate(drawn, view.size)
-        most = max(2, min(MOST_QUESTIONS, QUESTIONS_PER_BATCH // count))
+        most = max(2, min(MOST_QUESTIONS, int(QUESTIONS_PER_TOKEN * self.tokens) // count))
         return images, cells, [_some(asked, rng, most) for asked in questions]
+
+
+def _details(rng, count: int) -> np.ndarray:
+    """How large small things are drawn: half of the scenes as they will be asked, half otherwise."""
+    return np.where(rng.random(count) < 0.5, 1.0, rng.uniform(0.7, 2.0, count))
+
+
+def plates(rng, size: tuple[int, int]) -> scenes.Scene:
+    """A background full of plates with numbers, words and prices; nobody asks about it."""
+    canvas = scenes.Canvas(size, 1.0)
+    canvas.picture, setting = scenes_draw.background(rng, size)
+    taken = []
+    for _ in range(size[0] * size[1] // 4000):
+        x, y = rng.uniform(0, size[0] - 100), rng.uniform(0, size[1] - 60)
+        area = (x, y, x + 100, y + 60)
+        if any(x < b[2] + 4 and b[0] < x + 104 and y < b[3] + 4 and b[1] < y + 64 for b in taken):
+            continue
+        kind = ("number", "word", "price")[rng.integers(3)]
+        text = scenes_write.word(rng) if kind == "word" else scenes_write.number(rng)
+        text = f"${text}" if kind == "price" else text
+        if kind == "word" and rng.random() < 0.2:
+            text = str(rng.choice(scenes_write.MONTHS))
+        box = scenes_write.plate(
+            rng, canvas.picture, text, area, rng.uniform(0.8, 2.2), at="anywhere"
+        )
+        taken.append(box)
+        canvas.add(scenes.Thing("", "", box, kind, text, box))
+    return scenes.Scene(0, canvas.picture, (), tuple(canvas.things), setting, canvas.things_map)
 
 
 def _some(questions, rng, most: int) -> list[scenes.Question]:
     """At most `most` of the questions, the weightier kinds first in the long run."""
+    if not questions:
+        return []
     weights = [KIND_WEIGHTS.get(question.kind, OTHER_KINDS_WEIGHT) for question in questions]
     keys = rng.random(len(questions)) ** (1 / np.asarray(weights))
     return [questions[i] for i in np.argsort(-keys)[:most]]
@@ -138,6 +180,7 @@ def easy_vqa_batch(rng, count: int, size: tuple[int, int]):
     images = torch.from_numpy(np.stack([np.asarray(p) for p in pictures]))
     tokens = size[0] * size[1] // CELL**2
     cells = {key: torch.full((count, tokens), UNKNOWN) for key in ATTRIBUTES}
+    cells["characters"] = torch.zeros(count, tokens, 2 * len(CHARACTERS))
     return images, cells, [asked[number] for number in chosen]
 
 
@@ -159,7 +202,11 @@ def collate(drawn: list[scenes.Scene], size: tuple[int, int]):
 
 
 def cell_labels(scene: scenes.Scene, h: int, w: int) -> dict[str, np.ndarray]:
-    """What each of the `h * w` visual tokens shows, raster order: int64 classes per attribute."""
+    """What each of the `h * w` visual tokens shows, raster order: int64 classes per attribute.
+
+    `characters` is `(h * w, 2 * len(CHARACTERS))` float32, 1 where a character's middle lies in the
+    token's left half, then the same for its right half.
+    """
     labels = {key: np.zeros((h, w), np.int64) for key in ATTRIBUTES}
     names = [thing.name for thing in scene.objects]
     best = np.full((h, w), MIN_SHARE)
@@ -179,10 +226,29 @@ def cell_labels(scene: scenes.Scene, h: int, w: int) -> dict[str, np.ndarray]:
         labelled = _thing_labels(thing, scene.objects, names) | _detail_labels(thing)
         for key, value in labelled.items():
             labels[key][here] = value
-    return {key: value.reshape(-1) for key, value in labels.items()}
+    flat = {key: value.reshape(-1) for key, value in labels.items()}
+    return flat | {"characters": _characters(scene, h, w)}
+
+
+def _characters(scene, h: int, w: int) -> np.ndarray:
+    """Where each written character stands, taking the characters of a line to be equally wide."""
+    found = np.zeros((h, 2 * w, len(CHARACTERS)), np.float32)
+    for thing in scene.objects:
+        if thing.detail_kind in (None, "emblem"):
+            continue
+        x0, y0, x1, y1 = thing.detail_box
+        wide = (x1 - x0 - 6) / len(thing.detail)
+        for i, character in enumerate(thing.detail):
+            if character in CHARACTERS:
+                x = x0 + 3 + (i + 0.5) * wide
+                row, column = _cell_of((x, y0, x, y1), scene.image.size, h, 2 * w)
+                found[row, column, CHARACTERS.index(character)] = 1
+    return found.reshape(h * w, -1)
 
 
 def _thing_labels(thing, things, names) -> dict[str, int]:
+    if not thing.name:
+        return {}
     beside = [neighbour(thing, things, axis) for axis in (0, 1)]
     left, above = (THING_NAMES.index(other.name) if other else 0 for other in beside)
     copies = min(names.count(thing.name), ATTRIBUTES["copies"] - 1)

@@ -12,14 +12,24 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
-from arr_coc.pretrain_data import ATTRIBUTES, COLOUR_NAMES, THING_NAMES, WRITTEN_WORDS, patchify
+from arr_coc.pretrain_data import (
+    ATTRIBUTES,
+    CHARACTERS,
+    COLOUR_NAMES,
+    THING_NAMES,
+    WRITTEN_WORDS,
+    patchify,
+)
 from arr_coc.pretrain_model import CELL
 
 STAGES = ("symbolic", "dense", "align", "joint")
 DENSE_WEIGHT_IN_JOINT = 0.25
+READING = ("tens", "units", "word", "characters")  # what practice with plates reports
 # Against 1 for a token that carries something: most tokens carry nothing.
 BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "centre": 0.5}
 OTHER_BACKGROUND_WEIGHT = 0.1
+RARE_WEIGHT = 8.0  # of a character that is there, against one that is not
+CHARACTERS_WEIGHT = 8.0  # their loss is a mean over many classes that are mostly absent
 PLACE_STD = 0.2  # of the code's place features: weaker ones were not read in a long run
 
 
@@ -94,6 +104,7 @@ class Heads(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.read = nn.ModuleDict({key: nn.Linear(width, n) for key, n in ATTRIBUTES.items()})
         self.place = nn.Linear(width, 2)
+        self.characters = nn.Linear(width, 2 * len(CHARACTERS))
 
     def losses(self, features, cells, h: int, w: int) -> dict[str, torch.Tensor]:
         """Cross-entropy per attribute, nothing weighing less than something, and the place's error.
@@ -110,6 +121,10 @@ class Heads(nn.Module):
             weight[0] = BACKGROUND_WEIGHT.get(key, OTHER_BACKGROUND_WEIGHT)
             losses[key] = F.cross_entropy(logits, cells[key].reshape(-1), weight)
         places = _places(h, w)[:, :2].to(x.device).repeat(len(x) // (h * w), 1)
+        written = cells["characters"].flatten(0, 1)
+        losses["characters"] = CHARACTERS_WEIGHT * F.binary_cross_entropy_with_logits(
+            self.characters(x).float(), written, pos_weight=written.new_tensor(RARE_WEIGHT)
+        )
         losses["place"] = F.mse_loss(self.place(x).float(), places)
         return losses
 
@@ -156,12 +171,16 @@ def joint_loss(run: Run, packer, batch, device) -> tuple[torch.Tensor, dict]:
     h, w = images.shape[1] // CELL, images.shape[2] // CELL
     cells = {key: value.to(device) for key, value in cells.items()}
     planes = look(run, images.to(device))
-    loss, scores = question_loss(run, packer, questions, planes, h, w, device)
     named = run.heads.losses(planes[0], cells, h, w)
+    shown = {key: value.item() for key, value in named.items()}
+    if not any(questions):
+        return sum(named.values()), {f"plates_{key}": shown[key] for key in READING}
+    loss, scores = question_loss(run, packer, questions, planes, h, w, device)
     if not named:
         return loss, scores
-    shown = {f"see_{key}": value.item() for key, value in named.items()}
-    return loss + DENSE_WEIGHT_IN_JOINT * sum(named.values()), scores | shown
+    return loss + DENSE_WEIGHT_IN_JOINT * sum(named.values()), scores | {
+        f"see_{key}": value for key, value in shown.items()
+    }
 
 
 LOSSES = {

@@ -169,7 +169,7 @@ class ARRCOCQwen:
     def look(self, image: Ask, question: str, tokens: int) -> Look:
         """A low-resolution look through the whole model; its cache is kept without the question."""
         picture = self._small_picture(image.picture.source, image.picture.grid, tokens)
-        glance = self._encode(qwen_encode.encode_all, picture)
+        glance = self.encode_with(qwen_encode.encode_all, picture)
         # Its tokens stand at the centres of the areas they cover, in native tokens.
         ratio = torch.tensor(image.picture.grid) / torch.tensor(picture.grid)
         places = (glance.places + 0.5) * ratio.to(glance.places) - 0.5
@@ -225,6 +225,7 @@ class ARRCOCQwen:
         config: Config | None = None,
         max_new_tokens: int = 32,
         deadline_s: float = 60.0,
+        grid: tuple[int, int] | None = None,
     ) -> Iterator[Answer]:
         """Answer a question about an image, as snapshots; the last one is `done` and carries all.
 
@@ -235,6 +236,7 @@ class ARRCOCQwen:
             config: how to spend tokens; None takes the defaults. Ignored by the stock model.
             max_new_tokens: 1 to 1024.
             deadline_s: decoding stops after so many seconds, with what there is by then.
+            grid: rows and columns of visual tokens to resize the whole image to; None its own.
 
         Raises:
             ValueError: for an empty question, a budget that does not fit, or too many new tokens.
@@ -246,7 +248,7 @@ class ARRCOCQwen:
         if not question.strip():
             raise ValueError("the question is empty, expected at least one word")
         spending = (config or Config()) if use_arr_coc else None
-        run = Run(self, image, question, spending, max_new_tokens, deadline_s)
+        run = Run(self, image, question, spending, max_new_tokens, deadline_s, grid)
         yield from run.snapshots()
 
     def visualize_relevance(
@@ -271,9 +273,11 @@ class ARRCOCQwen:
 
     # --- parts ---
 
-    def prepare(self, image: Image.Image, question: str) -> Ask:
-        """Run the stock processor and lay out the prompt."""
-        picture = self.picture(image)
+    def prepare(
+        self, image: Image.Image, question: str, grid: tuple[int, int] | None = None
+    ) -> Ask:
+        """Run the stock processor and lay out the prompt; `grid` as in `stream`."""
+        picture = self.resized(image, grid) if grid else self.picture(image)
         return Ask(picture, self.prompt(picture, question))
 
     def picture(self, image: Image.Image) -> Picture:
@@ -288,8 +292,18 @@ class ARRCOCQwen:
         scale = (tokens / (h * w)) ** 0.5
         rows, columns = max(1, int(h * scale)), max(1, int(w * scale))
         rows, columns = min(rows, tokens // columns or 1), min(columns, tokens // rows or 1)
+        return self.resized(image, (rows, columns))
+
+    def resized(
+        self,
+        image: Image.Image,
+        grid: tuple[int, int],
+        box: tuple[float, float, float, float] | None = None,
+    ) -> Picture:
+        """The image, or a box (left, top, right, bottom) of its pixels, as `grid` visual tokens."""
+        rows, columns = grid
         unit = self.geometry.unit_pixels
-        small = image.resize((columns * unit, rows * unit), Image.Resampling.BICUBIC)
+        small = image.resize((columns * unit, rows * unit), Image.Resampling.BICUBIC, box)
         return self._process(small, do_resize=False, source=image)
 
     def _process(self, image: Image.Image, source: Image.Image | None = None, **options) -> Picture:
@@ -321,14 +335,17 @@ class ARRCOCQwen:
     def encode(self, picture: Picture, realization: Realization | None) -> TokenSet:
         """Visual tokens of a picture: all of them (None), or those a Realization keeps."""
         if realization is None:
-            return self._encode(qwen_encode.encode_all, picture)
+            return self.encode_with(qwen_encode.encode_all, picture)
         allocation = realization.allocation
         if realization.config.prune == "before":
-            return self._encode(qwen_encode.encode_before, picture, allocation)
-        return qwen_encode.cut(self._encode(qwen_encode.encode_all, picture), allocation)
+            return self.encode_with(qwen_encode.encode_before, picture, allocation)
+        return qwen_encode.cut(self.encode_with(qwen_encode.encode_all, picture), allocation)
 
-    def _encode(self, encoder, picture: Picture, *rest) -> TokenSet:
-        """Run an encoder; in float16 an overflow moves the vision tower to float32, once for all."""
+    def encode_with(self, encoder, picture: Picture, *rest) -> TokenSet:
+        """Run an encoder of `qwen_encode` on a picture, its other arguments after it.
+
+        In float16 an overflow moves the vision tower to float32, once for all.
+        """
         visual = self.model.model.visual
         tokens = encoder(visual, picture, *rest)
         if visual.dtype == torch.float16 and not tokens.features.isfinite().all():

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
-from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 from transformers.generation.streamers import BaseStreamer
 
 from arr_coc.measuring import kv_cache_bytes, peak_memory, reset_peak_memory
@@ -38,6 +43,7 @@ class Measures:
         visual_tokens_full: the image's native visual tokens.
         kv_cache_bytes: keys and values of the prompt, over all layers.
         peak_memory_bytes: peak over the call; `peak_memory_kind` says of what.
+        first_token_entropy: of the first token's distribution, in nats: how unsure the model was.
     """
 
     stages: dict[str, float]
@@ -49,6 +55,7 @@ class Measures:
     kv_cache_bytes: int
     peak_memory_bytes: int
     peak_memory_kind: str
+    first_token_entropy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,8 +80,9 @@ class Run:
     """One answer on its way. The work runs in a thread of its own: autograd modes are thread-local
     and would otherwise leak into the consumer between two snapshots."""
 
-    def __init__(self, host, image, question, config, max_new_tokens, deadline_s) -> None:
+    def __init__(self, host, image, question, config, max_new_tokens, deadline_s, grid) -> None:
         self.host, self.image, self.question, self.config = host, image, question, config
+        self.grid = grid
         self.max_new_tokens, self.deadline_s = max_new_tokens, deadline_s
         self.out: queue.Queue = queue.Queue()
         self.stop = threading.Event()
@@ -109,7 +117,7 @@ class Run:
         reset_peak_memory(host.device)
         self._report("preprocess")
         with timed("preprocess"):
-            ask = host.prepare(self.image, self.question)
+            ask = host.prepare(self.image, self.question, self.grid)
         if self.config is not None:
             self._report("glance")
             realizer = Realizer(host, host.policy(self.config))
@@ -130,7 +138,7 @@ class Run:
         places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
         cache = glance.cache if glance else host.new_cache()
         ids = ask.prompt.ids(len(places))
-        streamer = _Streamer(self)
+        streamer, unsure = _Streamer(self), _FirstEntropy()
         host.synchronize()
         start = time.perf_counter()
         host.model.generate(
@@ -139,6 +147,7 @@ class Run:
             mm_encoder_outputs=tokens.encoder_outputs(),
             past_key_values=cache,
             streamer=streamer,
+            logits_processor=LogitsProcessorList([unsure]),
             stopping_criteria=StoppingCriteriaList([_Stop(self.stop, start + self.deadline_s)]),
             max_new_tokens=self.max_new_tokens,
             do_sample=False,
@@ -151,6 +160,7 @@ class Run:
         first = streamer.first_at or end
         self.seconds["prefill"], self.seconds["decode"] = first - start, end - first
         measures = self._measures(streamer, len(places), ask, cache, ids.shape[1])
+        measures = replace(measures, first_token_entropy=unsure.nats())
         return Answer(streamer.text, "done", True, measures, self.realization)
 
     def _measures(self, streamer, visual_tokens, ask, cache, prompt_length) -> Measures:
@@ -203,3 +213,21 @@ class _Stop(StoppingCriteria):
     def __call__(self, input_ids: Tensor, scores: Tensor, **_) -> Tensor:
         stop = self.event.is_set() or time.perf_counter() > self.deadline
         return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)
+
+
+class _FirstEntropy(LogitsProcessor):
+    """Notes the entropy of the first token's distribution; changes nothing."""
+
+    def __init__(self) -> None:
+        self.first: Tensor | None = None
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        if self.first is None:
+            self.first = scores[0]
+        return scores
+
+    def nats(self) -> float | None:
+        """The entropy in nats; None where no token came. Reading it waits for the device."""
+        if self.first is None:
+            return None
+        return round(float(torch.special.entr(self.first.float().softmax(-1)).sum()), 4)

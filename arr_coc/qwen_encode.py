@@ -208,13 +208,12 @@ def cell_patches(picture: Picture, allocation: Allocation) -> Tensor:
     if allocation.is_native:
         return _gather_units(picture.patches, allocation.native_index(), unit)
     bounds = allocation.bounds()
-    native = ((bounds[:, 2:] - bounds[:, :2]) == 1).all(1)
-    index = bounds[native, 0] * picture.grid[1] + bounds[native, 1]
     patches = picture.patches.new_empty(len(allocation), unit, picture.patches.shape[1])
-    patches[native] = _gather_units(picture.patches, index, unit).view(-1, *patches.shape[1:])
-    pixels = picture.normalised()
-    for cell in (~native).nonzero()[:, 0].tolist():
-        patches[cell] = _average_cell(pixels, bounds[cell].tolist(), picture.geometry)
+    sizes, kind = (bounds[:, 2:] - bounds[:, :2]).unique(dim=0, return_inverse=True)
+    for i, (rows, columns) in enumerate(sizes.tolist()):  # few: the levels, and cuts at the edge
+        members = (kind == i).nonzero()[:, 0]
+        averaged = _average_cells(picture, bounds[members, :2], rows, columns)
+        patches[members.to(patches.device)] = averaged
     return patches.flatten(0, 1)
 
 
@@ -223,13 +222,20 @@ def _gather_units(patches: Tensor, index: Tensor, unit: int) -> Tensor:
     return units[index.to(patches.device)].flatten(0, 1)
 
 
-def _average_cell(pixels: Tensor, bounds: list[int], geometry: Geometry) -> Tensor:
-    """One coarse cell of `(1, 3, H, W)` as the `(merge**2, C)` patches of one visual token."""
-    top, left, bottom, right = (edge * geometry.unit_pixels for edge in bounds)
-    small = F.adaptive_avg_pool2d(pixels[:, :, top:bottom, left:right], geometry.unit_pixels)
-    m, p = geometry.merge, geometry.patch
-    blocks = small.view(3, m, p, m, p).permute(1, 3, 0, 2, 4)  # (m, m, 3, p, p)
-    return blocks[:, :, :, None].expand(-1, -1, -1, geometry.temporal, -1, -1).reshape(m * m, -1)
+def _average_cells(picture: Picture, corners: Tensor, rows: int, columns: int) -> Tensor:
+    """Cells of `rows x columns` tokens at `corners` `(G, 2)`, each as one token: `(G, m*m, C)`."""
+    g, (h, w) = picture.geometry, picture.grid
+    m, p, side = g.merge, g.patch, g.unit_pixels
+    units = picture.patches.view(h, w, m, m, 3, g.temporal, p, p)[:, :, :, :, :, 0]
+    corners = corners.to(units.device)
+    y = corners[:, 0, None] + torch.arange(rows, device=units.device)  # (G, rows)
+    x = corners[:, 1, None] + torch.arange(columns, device=units.device)
+    cells = units[y[:, :, None], x[:, None]]  # (G, rows, columns, m, m, 3, p, p)
+    pixels = cells.permute(0, 5, 1, 3, 6, 2, 4, 7).reshape(-1, 3, rows * side, columns * side)
+    small = F.avg_pool2d(pixels, (rows, columns))  # (G, 3, side, side)
+    blocks = small.view(-1, 3, m, p, m, p).permute(0, 2, 4, 1, 3, 5)  # (G, m, m, 3, p, p)
+    frames = blocks[:, :, :, :, None].expand(-1, -1, -1, -1, g.temporal, -1, -1)
+    return frames.reshape(len(corners), m * m, -1)
 
 
 def encode_before(visual: torch.nn.Module, picture: Picture, allocation: Allocation) -> TokenSet:

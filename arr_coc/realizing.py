@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from arr_coc import attending, balancing, knowing
-from arr_coc.attending import Allocation, TopK
+from arr_coc.allocators import allocator_for, check_allocator
+from arr_coc.attending import Allocation
 from arr_coc.balancing import TensionPolicy, Tensions
 from arr_coc.texture import texture
 
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 GLANCES = ("periphery", "separate", "off")
 PRUNES = ("before", "after")
+# The tier that lets the question's words choose among `attending.TIERS`.
+QUESTION_TIER = "question"
 # A glance takes one token in GLANCE_SHARE of the image's, and never more than half of the budget.
 GLANCE_SHARE = 16
 MINIMUM_BUDGET = 4
@@ -38,7 +41,10 @@ class Config:
         glance: "periphery" keeps the low-resolution look in the KV cache, before the fovea;
             "separate" throws it away after reading its attention; "off" takes none.
         prune: "before" the vision encoder (it only sees what is kept) or "after" it.
-        tier: a name from `attending.TIERS`, which overrides the share; None for the share.
+        tier: a name from `attending.TIERS`, which overrides the share, or "question", which lets the
+            question's words choose one (`balancing.lexical_tier`); None for the share.
+        allocator: a name from `allocators.ALLOCATORS`. "adaptive" and "quadtree" may spend less than
+            the budget, never more.
         tensions: imposed tensions; None lets the policy choose.
         revision: revision of the trained weights, of those loaded; None for the default.
     """
@@ -48,6 +54,7 @@ class Config:
     glance: str = "periphery"
     prune: str = "before"
     tier: str | None = None
+    allocator: str = "topk"
     tensions: Tensions | None = None
     revision: str | None = None
 
@@ -56,18 +63,24 @@ class Config:
             raise ValueError(f"glance is {self.glance!r}, expected one of {', '.join(GLANCES)}")
         if self.prune not in PRUNES:
             raise ValueError(f"prune is {self.prune!r}, expected one of {', '.join(PRUNES)}")
-        if self.tier is not None and self.tier not in attending.TIERS:
-            raise ValueError(f"tier is {self.tier!r}, expected one of {', '.join(attending.TIERS)}")
+        tiers = (*attending.TIERS, QUESTION_TIER)
+        if self.tier is not None and self.tier not in tiers:
+            raise ValueError(f"tier is {self.tier!r}, expected one of {', '.join(tiers)}")
+        check_allocator(self.allocator)
         if self.budget is None:
             attending.tokens_for_share(self.share, 1)
 
-    def tokens(self, available: int) -> int:
-        """Tokens to spend on an image of `available`; ValueError where it does not fit."""
+    def tokens(self, available: int, question: str = "") -> int:
+        """Tokens to spend on an image of `available`; ValueError where it does not fit.
+
+        `question` matters to the "question" tier alone.
+        """
         minimum = min(MINIMUM_BUDGET, available)
         if self.budget is not None:
             attending.check_budget(self.budget, available, minimum)
             return self.budget
-        share = attending.TIERS[self.tier] if self.tier else self.share
+        tier = balancing.lexical_tier(question) if self.tier == QUESTION_TIER else self.tier
+        share = attending.TIERS[tier] if tier else self.share
         return max(minimum, attending.tokens_for_share(share, available))
 
 
@@ -110,7 +123,8 @@ class Realization:
     """Everything one decision was made of; pictures, API and evaluation read from here.
 
     Maps are `(1, h, w)` in [0, 1]; `textures` is `(1, 13, h, w)`. After a fallback the maps that
-    were not reached are None, `relevance` is even, and `fallback` says why.
+    were not reached are None, `relevance` is even, and `fallback` says why. `budget` is the most that
+    may be spent; `tokens` is what was.
     """
 
     question: str
@@ -167,7 +181,7 @@ class Realizer:
                 they give a uniform allocation and `fallback`.
         """
         grid = self.host.grid(image)
-        budget = config.tokens(grid[0] * grid[1])
+        budget = config.tokens(grid[0] * grid[1], question)
         seconds: dict[str, float] = {"glance": 0.0, "relevance": 0.0}
         try:
             return self._realize(image, question, config, grid, budget, seconds, synchronize)
@@ -191,7 +205,10 @@ class Realizer:
             )
             kept = look.tokens if look is not None and config.glance == "periphery" else 0
             relevance, allocation = decide(
-                (propositional, perspectival, participatory), tensions, budget - kept
+                (propositional, perspectival, participatory),
+                tensions,
+                budget - kept,
+                config.allocator,
             )
         return Realization(
             question=question,
@@ -224,12 +241,16 @@ class Realizer:
 
 
 def decide(
-    maps: tuple[Tensor, Tensor, Tensor | None], tensions: Tensions, budget: int
+    maps: tuple[Tensor, Tensor, Tensor | None],
+    tensions: Tensions,
+    budget: int,
+    allocator: str = "topk",
 ) -> tuple[Tensor, Allocation]:
-    """Maps and tensions -> relevance `(1, h, w)` and its allocation of `budget` native tokens."""
+    """Maps and tensions -> relevance `(1, h, w)` and its allocation of at most `budget` tokens."""
     relevance = balancing.combine(*maps, tensions)
+    allocate = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
-    return relevance, TopK()(relevance[0].float().cpu(), budget)
+    return relevance, allocate(relevance[0].float().cpu(), budget)
 
 
 def recombine(
@@ -246,12 +267,12 @@ def recombine(
     config = replace(realization.config, tensions=tensions)
     if budget is not None:
         config = replace(config, budget=budget)
-    total = config.tokens(realization.grid[0] * realization.grid[1])
+    total = config.tokens(realization.grid[0] * realization.grid[1], realization.question)
     kept = realization.kept_look.tokens if realization.kept_look else 0
     if total - kept < 1:
         raise ValueError(f"budget {total} leaves nothing beside the glance's {kept} tokens")
     maps = (realization.propositional, realization.perspectival, realization.participatory)
-    relevance, allocation = decide(maps, tensions, total - kept)
+    relevance, allocation = decide(maps, tensions, total - kept, config.allocator)
     return replace(
         realization,
         config=config,

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from arr_coc.attending import TIERS
 from arr_coc.balancing import (
     NEUTRAL,
     TensionPolicy,
@@ -10,6 +11,7 @@ from arr_coc.balancing import (
     combine,
     distance_to_strongest,
     lexical_tensions,
+    lexical_tier,
     map_statistics,
 )
 
@@ -43,6 +45,22 @@ def test_unknown_languages_and_words_stay_neutral():
 
 def test_words_are_matched_as_words():
     assert lexical_tensions("bread") == NEUTRAL  # not "read"
+
+
+@pytest.mark.parametrize(
+    ("question", "tier"),
+    [
+        ("what does the sign in the picture say?", "accurate"),
+        ("how much is the total?", "accurate"),
+        ("describe the scene", "fast"),
+        ("what colour is the car?", "balanced"),
+        ("how many birds are in the picture?", "balanced"),
+        ("Quelle heure est-il ?", "balanced"),
+        ("", "balanced"),
+    ],
+)
+def test_the_question_names_a_tier(question, tier):
+    assert lexical_tier(question) == tier and tier in TIERS
 
 
 def test_compress_moves_relevance_between_structure_and_the_question():

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from arr_coc import homunculus
+from arr_coc.allocators import QuadTree
 from arr_coc.attending import Allocation, TopK
 
 
@@ -75,6 +76,28 @@ def test_what_it_saw_is_coarser_where_cells_are():
         picture, allocation([[0, 0, 0]]), glance=Image.new("RGB", (32, 24), "blue"), side=256
     )
     assert glance.getpixel((200, 150)) == (0, 0, 255)
+
+
+def test_a_cut_coarse_cell_is_drawn_with_the_pixels_its_token_had():
+    noise = np.random.default_rng(0).integers(0, 256, (96, 160, 3), dtype=np.uint8)
+    plan = allocation([[2, 0, 0], [2, 0, 1]], grid=(3, 5))
+    saw = homunculus.what_it_saw(Image.fromarray(noise), plan, side=160)
+    saw, native = np.asarray(saw, float), noise.astype(float)
+    # 3 x 4 tokens, then 3 x 1 at the right edge: blurred downwards by 3 alone, sharp across.
+    across, down = (np.abs(np.diff(saw[4:-4, 132:156], axis=axis)).mean() for axis in (1, 0))
+    assert across > 2 * down
+    rows = native[:, 128:].reshape(32, 3, 32, 3).mean(1)
+    assert np.abs(saw[1::3, 128:] - rows).mean() < 6
+    assert saw[8:-8, 8:120].std() < 0.5 * native.std()
+
+
+def test_a_cover_leaves_no_place_dark():
+    picture = Image.new("RGB", (320, 224), (250, 180, 20))
+    plan = QuadTree()(torch.rand(7, 10, generator=torch.Generator().manual_seed(0)), 20)
+    saw = homunculus.what_it_saw(picture, plan)
+    assert set(saw.get_flattened_data()) == {(250, 180, 20)}
+    kept = np.asarray(homunculus.kept_cells(picture, plan), int)
+    assert kept[..., 0].min() > 120
 
 
 def test_a_flat_map_stays_flat_and_hostile_maps_are_refused():

@@ -17,6 +17,7 @@ from transformers.vision_utils import (
 )
 
 from arr_coc import qwen_encode
+from arr_coc.allocators import ALLOCATORS, QuadTree
 from arr_coc.attending import Allocation, TopK, native_allocation
 from arr_coc.qwen_encode import TokenSet, cell_patch_positions, interpolation_taps
 from arr_coc.realizing import Config, Realizer
@@ -250,6 +251,50 @@ def test_mixed_levels_with_cut_cells_encode_before_and_after(host, ask):
         assert len(tokens) == len(cells) and tokens.features.isfinite().all()
         assert tokens.places[3].tolist() == [1.5, 8.5]  # a 4 x 4 cell cut to 4 x 2
         assert logits(host, ask, tokens).isfinite().all()
+
+
+def slow_average(ask, bounds) -> torch.Tensor:
+    """`(unit, unit, 3)` one cell's pixels, each the mean of the square or oblong that it stands for."""
+    unit, pixels = ask.picture.geometry.unit_pixels, ask.picture.normalised()[0]
+    top, left, bottom, right = bounds
+    down, across = bottom - top, right - left
+    small = torch.empty(unit, unit, 3)
+    for y in range(unit):
+        for x in range(unit):
+            y0, x0 = top * unit + y * down, left * unit + x * across
+            small[y, x] = pixels[:, y0 : y0 + down, x0 : x0 + across].mean((1, 2))
+    return small
+
+
+def test_coarse_and_cut_cells_average_their_area_as_a_slow_reference_does(tiny, picture):
+    ask = tiny.prepare(picture.resize((288, 224)), QUESTION)  # 7 x 9 tokens
+    g, relevance = ask.picture.geometry, torch.zeros(ask.picture.grid)
+    relevance[0, 0] = relevance[6, 8] = 1.0
+    allocation = QuadTree()(relevance, 12)
+    assert ask.picture.grid == (7, 9) and len(allocation.cells[:, 0].unique()) >= 3
+    patches = qwen_encode.cell_patches(ask.picture, allocation)
+    patches = patches.view(-1, g.merge, g.merge, 3, g.temporal, g.patch, g.patch)
+    assert torch.equal(patches[:, :, :, :, 0], patches[:, :, :, :, -1])
+    ours = patches[:, :, :, :, 0].permute(0, 1, 4, 2, 5, 3).reshape(-1, 32, 32, 3)
+    for cell, bounds in zip(ours, allocation.bounds().tolist()):
+        assert gap(cell, slow_average(ask, bounds)) < 1e-5
+
+
+@pytest.mark.parametrize("prune", PRUNES)
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_every_allocator_answers_within_its_budget(tiny, picture, allocator, prune):
+    config = Config(budget=20, allocator=allocator, prune=prune)
+    answer = tiny.generate(picture, QUESTION, config=config, max_new_tokens=3)
+    assert answer.realization.fallback is None
+    assert answer.measures.visual_tokens == answer.realization.tokens <= 20
+
+
+@pytest.mark.parametrize("prune", PRUNES)
+def test_a_quadtree_with_every_token_is_the_stock_model_bit_for_bit(tiny, picture, prune):
+    ask = tiny.prepare(picture, QUESTION)
+    relevance = torch.rand(ask.picture.grid, generator=torch.Generator().manual_seed(0))
+    tokens = encoded(tiny, ask, QuadTree()(relevance, ask.picture.tokens), prune)
+    assert torch.equal(logits(tiny, ask, tokens), stock_logits(tiny, ask))
 
 
 def glance_and_fovea(host, ask, question=QUESTION):

@@ -6,8 +6,17 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 import torch
 
+from arr_coc.allocators import ALLOCATORS
 from arr_coc.balancing import TensionPolicy, Tensions
-from arr_coc.realizing import Config, Look, Realizer, glance_tokens, recombine
+from arr_coc.realizing import (
+    MINIMUM_BUDGET,
+    Config,
+    Look,
+    Realizer,
+    decide,
+    glance_tokens,
+    recombine,
+)
 
 GRID = (8, 10)
 
@@ -129,7 +138,11 @@ def test_recombining_with_too_small_a_budget_names_both_numbers():
         (dict(prune="during"), "prune is 'during', expected one of before, after"),
         (dict(share=0.0), "share is 0.0, allowed"),
         (dict(share=1.2), "share is 1.2, allowed"),
-        (dict(tier="best"), "tier is 'best', expected one of"),
+        (dict(tier="best"), "tier is 'best', expected one of fast, balanced, accurate, question"),
+        (
+            dict(allocator="best"),
+            "allocator is 'best', expected one of topk, adaptive, window, quadtree",
+        ),
     ],
 )
 def test_bad_settings_are_refused_at_the_door(options, message):
@@ -148,6 +161,48 @@ def test_tiers_override_the_share():
     assert Config(tier="accurate").tokens(256) == 102
     assert Config(share=0.5).tokens(256) == 128
     assert Config(share=0.01).tokens(256) == 4
+
+
+def test_the_question_tier_follows_the_words():
+    config = Config(tier="question")
+    assert config.tokens(256, "what number is on the sign?") == 102
+    assert config.tokens(256, "describe the scene") == 25
+    assert config.tokens(256) == 51
+    realization = Realizer(StubHost()).realize(None, "read the sign", config)
+    assert realization.tokens == realization.budget == 32
+    assert recombine(realization, Tensions()).budget == 32
+
+
+@pytest.mark.parametrize("glance", ["periphery", "off"])
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_every_allocator_decides_within_the_budget_and_recombines(allocator, glance):
+    config = Config(share=0.3, allocator=allocator, glance=glance)
+    realization = Realizer(StubHost()).realize(None, "q", config)
+    assert realization.fallback is None and realization.budget == 24
+    kept = 4 if glance == "periphery" else 0
+    assert realization.tokens == len(realization.allocation) + kept <= 24
+    assert (realization.tokens == 24) or allocator in ("adaptive", "quadtree")
+    assert realization.allocation.is_native == (allocator != "quadtree")
+    again = recombine(realization, realization.tensions)
+    assert torch.equal(again.allocation.cells, realization.allocation.cells)
+
+
+def test_the_compress_tension_reaches_the_adaptive_allocator_and_its_minimum():
+    realization = Realizer(StubHost()).realize(
+        None, "q", Config(share=1.0, allocator="adaptive", glance="off")
+    )
+    counts = [
+        len(decide(maps(realization), Tensions(c, 0.5, 0.5), 80, "adaptive")[1]) for c in (0.0, 1.0)
+    ]
+    assert MINIMUM_BUDGET <= counts[1] < counts[0] < 80
+    one_place = torch.zeros(1, *GRID)
+    one_place[0, 3, 3] = 1.0
+    same = (one_place, one_place, one_place)
+    assert len(decide(same, Tensions(0.5, 1.0, 1.0), 80, "adaptive")[1]) == MINIMUM_BUDGET
+
+
+def maps(realization):
+    return realization.propositional, realization.perspectival, realization.participatory
 
 
 def test_the_glance_takes_a_sixteenth_and_at_most_half_of_the_budget():
