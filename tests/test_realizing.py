@@ -126,7 +126,7 @@ def test_recombining_needs_no_host_and_equals_a_fresh_decision():
 
 
 def test_recombining_with_too_small_a_budget_names_both_numbers():
-    realization = Realizer(StubHost()).realize(None, "q")
+    realization = Realizer(StubHost()).realize(None, "q", Config(glance="periphery"))
     with pytest.raises(ValueError, match="budget 4 leaves nothing beside the glance's 4 tokens"):
         recombine(realization, budget=4)
 
@@ -134,7 +134,7 @@ def test_recombining_with_too_small_a_budget_names_both_numbers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(glance="maybe"), "glance is 'maybe', expected one of periphery, separate, off"),
+        (dict(glance="maybe"), "glance is 'maybe', expected one of auto, separate, periphery, off"),
         (dict(prune="during"), "prune is 'during', expected one of before, after"),
         (dict(share=0.0), "share is 0.0, allowed"),
         (dict(share=1.2), "share is 1.2, allowed"),
@@ -205,10 +205,30 @@ def maps(realization):
     return realization.propositional, realization.perspectival, realization.participatory
 
 
-def test_the_glance_takes_a_sixteenth_and_at_most_half_of_the_budget():
-    assert glance_tokens((32, 32), 200) == 64
-    assert glance_tokens((32, 32), 64) == 32
-    assert glance_tokens((1, 2), 1) == 1
+def test_the_glance_takes_a_sixteenth_but_enough_to_find_things():
+    assert glance_tokens((32, 32)) == 64
+    assert glance_tokens((16, 16)) == 36
+    assert glance_tokens((8, 8)) == 9
+    assert glance_tokens((1, 2)) == 1
+
+
+@pytest.mark.parametrize(
+    ("glance", "compress", "budget", "kept"),
+    [
+        ("auto", 0.8, 80, True),
+        ("auto", 0.5, 80, False),
+        ("auto", 0.8, 5, False),  # it would leave too little for the fovea
+        ("periphery", 0.0, 8, True),
+        ("separate", 0.9, 80, False),
+        ("off", 0.9, 80, False),
+    ],
+)
+def test_the_glance_stays_where_the_gist_is_asked_for(glance, compress, budget, kept):
+    config = Config(budget=budget, glance=glance, tensions=Tensions(compress, 0.5, 0.5))
+    realization = Realizer(StubHost()).realize(None, "what is there?", config)
+    assert (realization.kept_look is not None) == kept
+    assert realization.tokens == budget
+    assert (realization.look is None) == (glance == "off")
 
 
 def test_stage_seconds_are_wall_time():
