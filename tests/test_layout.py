@@ -13,14 +13,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "arr_coc"
 MODULES = sorted(p.stem for p in PACKAGE.glob("*.py") if p.stem != "__init__")
-STAGES = {"texture", "knowing", "balancing", "attending"}
+STAGES = {"texture", "knowing", "balancing", "attending", "allocators"}
 COMMANDS = [m for m in MODULES if "\ndef main(" in (PACKAGE / f"{m}.py").read_text()]
 # Modules of the package that may import each heavy library.
 OWNERS = {
     "kornia": {"texture"},
-    "matplotlib": {"homunculus"},
+    "matplotlib": {"homunculus", "evaluate_plots"},
+    "pyarrow": {"evaluate", "evaluate_rows", "evaluate_summary"},
+    "datasets": {"evaluate_data"},
     "transformers": {"qwen*", "loading", "measuring", "benchmark", "pretrain*"},
-    "gradio": {"page"},
+    "gradio": {"page_parts", "page_steps"},
     "spaces": set(),
 }
 # What each part of the package may import of it; a name stands for itself and `name_*`.
@@ -29,6 +31,7 @@ BELOW = {
     "knowing": {"texture"},
     "balancing": set(),
     "attending": set(),
+    "allocators": {"attending"},
     "realizing": STAGES,
     "homunculus": STAGES | {"realizing"},
     "measuring": set(),
@@ -37,6 +40,16 @@ BELOW = {
     "qwen_answer": {"realizing", "qwen_encode", "measuring"},
     "qwen": {"balancing", "realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"},
     "intake": set(),
+    "qwen_attention": {"qwen_encode"},
+    "peers_select": set(),
+    "peers_base": {"attending", "realizing", "qwen", "qwen_encode"},
+    "peers_before": {"attending", "peers_base", "peers_select"},
+    "peers_after": {"peers_base", "peers_select", "qwen_attention", "qwen_encode"},
+    "peers": {"peers_base", "peers_before", "peers_after", "realizing"},
+    "evaluate_stats": set(),
+    "evaluate_plots": set(),
+    "evaluate_data": {"scenes"},
+    "evaluate_answer": {"qwen_encode"},
 }
 
 
@@ -109,7 +122,7 @@ def test_every_command_has_help(command):
 
 
 def test_there_are_commands():
-    assert {"benchmark", "pretrain", "scenes"} <= set(COMMANDS)
+    assert {"benchmark", "evaluate", "pretrain", "scenes"} <= set(COMMANDS)
 
 
 def tracked() -> list[Path]:

@@ -1,0 +1,267 @@
+"""Figures of an evaluation, from its summary: PNG, colours safe for colour-blind eyes.
+
+The stock model is black, ARR-COC blue and thick; peers differ by marker as well as by colour.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+# Okabe and Ito's colours; the two darkest are kept for stock and ours.
+BLACK, BLUE = "#000000", "#0072B2"
+OTHERS = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#999933", "#888888")
+MARKERS = "osv^D<>PX*hp"
+AFTER = "arr-coc-after"
+DPI = 110
+PALETTE = 128  # colours of a stored PNG
+NOT_SEEN = 0.28  # brightness of what was not kept at native resolution
+
+
+def style(method: str, methods: Sequence[str]) -> dict[str, Any]:
+    """Line style of a method, the same in every figure of a run."""
+    if method == "stock":
+        return {"color": BLACK, "marker": "_", "linestyle": "--", "linewidth": 1.5}
+    if method in ("arr-coc", AFTER):
+        ours = {"color": BLUE, "marker": "o", "linewidth": 2.6, "zorder": 5}
+        return ours | {"linestyle": ":" if method == AFTER else "-"}
+    peers = [m for m in methods if m not in ("stock", "arr-coc", AFTER)]
+    at = peers.index(method)
+    return {
+        "color": OTHERS[at % len(OTHERS)],
+        "marker": MARKERS[at % len(MARKERS)],
+        "linewidth": 1.0,
+        "markersize": 5,
+    }
+
+
+def draw(out: Path, report: dict[str, Any], at_budget: float | None = None) -> list[Path]:
+    """Every figure the report has numbers for; returns the files.
+
+    `at_budget` is the budget of the figure by kind: None takes the one nearest to 20 %.
+    """
+    details = sorted({entry["detail"] for entry in report["methods"]})
+    figures = {}
+    if len(details) > 1:
+        figures["sweep"] = sweep(report)
+    else:
+        figures["accuracy-tokens"] = accuracy_against_tokens(report)
+        budgets = sorted({e["budget"] for e in report["methods"] if e["method"] != "stock"})
+        if budgets:
+            nearest = at_budget or min(budgets, key=lambda b: abs(b - 0.2))
+            figures["kinds"] = by_kind(report, nearest)
+        if report.get("time"):
+            figures["accuracy-time"] = accuracy_against_time(report)
+    files = []
+    for name, figure in figures.items():
+        files.append(out / f"{name}.png")
+        save(figure, files[-1])
+    return files
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Store a figure with a small palette: a third of the bytes, and no visible difference."""
+    figure.savefig(path, dpi=DPI)
+    with Image.open(path) as image:
+        small = image.convert("RGB").quantize(PALETTE, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
+
+
+def _methods(report) -> list[str]:
+    return list(dict.fromkeys(entry["method"] for entry in report["methods"]))
+
+
+def _axes(title: str, x: str, y: str, *, size=(8.4, 5.0)):
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    axes.set(title=title, xlabel=x, ylabel=y)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _errors(estimates: Sequence[dict]) -> np.ndarray:
+    return np.array(
+        [
+            [100 * (e["value"] - e["interval"][0]) for e in estimates],
+            [100 * (e["interval"][1] - e["value"]) for e in estimates],
+        ]
+    ).clip(0)
+
+
+def _line(axes, x, estimates, method: str, methods) -> None:
+    y = [100 * e["value"] for e in estimates]
+    axes.errorbar(
+        x, y, _errors(estimates), label=method, elinewidth=0.7, capsize=2, **style(method, methods)
+    )
+
+
+def _legend(figure, axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+
+
+def _stock_line(axes, report) -> None:
+    for entry in report["methods"]:
+        if entry["method"] == "stock" and entry["overall"]:
+            axes.axhline(100 * entry["overall"]["value"], color=BLACK, ls="--", lw=1)
+
+
+def accuracy_against_tokens(report: dict[str, Any]) -> Figure:
+    """Overall accuracy of every method against the share of visual tokens it held."""
+    figure, axes = _axes(
+        f"Accuracy against visual tokens ({_what(report)})",
+        "visual tokens held, % of the image's own",
+        "right, % (95 % interval)",
+    )
+    methods = _methods(report)
+    for method in methods:
+        entries = [e for e in report["methods"] if e["method"] == method and e["overall"]]
+        entries.sort(key=lambda e: e["share"])
+        if entries:
+            x = [100 * e["share"] for e in entries]
+            _line(axes, x, [e["overall"] for e in entries], method, methods)
+    axes.set_xscale("log")
+    ticks = sorted({round(100 * e["budget"]) for e in report["methods"]})
+    axes.set_xticks(ticks, [f"{t} %" for t in ticks])
+    axes.minorticks_off()
+    _stock_line(axes, report)
+    _legend(figure, axes)
+    return figure
+
+
+def accuracy_against_time(report: dict[str, Any]) -> Figure:
+    """Overall accuracy against time to first token: measured here, and modelled at 2B shapes."""
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    overall = {(e["method"], e["budget"]): e["overall"] for e in report["methods"]}
+    methods = _methods(report)
+    titles = ("measured on this base", "modelled at the shapes of Qwen3-VL-2B")
+    for axes, key, title in zip(panels, ("p50_s", "modelled_2b_s"), titles):
+        axes.set(title=title, xlabel="time to first token, seconds")
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        for method in methods:
+            points = [
+                (t[key], overall[method, t["budget"]])
+                for t in report["time"]
+                if t["method"] == method and key in t and overall.get((method, t["budget"]))
+            ]
+            if points:
+                points.sort(key=lambda point: point[0])
+                _line(axes, [p[0] for p in points], [p[1] for p in points], method, methods)
+        _stock_line(axes, report)
+        axes.set_xlim(left=0)
+    panels[0].set_ylabel("right, % (95 % interval)")
+    _legend(figure, panels[0])
+    return figure
+
+
+def by_kind(report: dict[str, Any], budget: float) -> Figure:
+    """Accuracy of every method on every kind, at one budget; kinds that do not count are marked."""
+    kinds = {k["kind"]: k["counts"] for k in report["kinds"]}
+    figure, axes = _axes(
+        f"Accuracy by kind at {100 * budget:.0f} % of the visual tokens ({_what(report)})",
+        "right, % (95 % interval)",
+        "",
+        size=(8.4, 1.6 + 0.62 * len(kinds)),
+    )
+    methods = _methods(report)
+    for number, method in enumerate(methods):
+        found = [
+            e["kinds"] for e in report["methods"] if e["method"] == method
+            and e["budget"] == (1.0 if method == "stock" else budget)
+        ]  # fmt: skip
+        rows = [(i, found[0][k]) for i, k in enumerate(kinds) if found and k in found[0]]
+        if rows:
+            offset = 0.72 * (number / max(1, len(methods) - 1) - 0.5)
+            look = style(method, methods) | {"linestyle": "none", "linewidth": 0}
+            if method == "stock":
+                look["marker"] = "|"
+            axes.errorbar(
+                [100 * e["value"] for _, e in rows],
+                [i + offset for i, _ in rows],
+                xerr=_errors([e for _, e in rows]),
+                label=method,
+                elinewidth=0.7,
+                **look,
+            )
+    names = [kind if counts else f"{kind} (not counted)" for kind, counts in kinds.items()]
+    axes.set_yticks(range(len(kinds)), names)
+    for border in range(1, len(kinds)):
+        axes.axhline(border - 0.5, color="#cccccc", lw=0.6)
+    axes.set_ylim(len(kinds) - 0.5, -0.5)
+    _legend(figure, axes)
+    return figure
+
+
+def sweep(report: dict[str, Any]) -> Figure:
+    """Overall accuracy against the scale of the detail, one line per method and budget."""
+    figure, axes = _axes(
+        f"Accuracy against the size of the detail ({_what(report)})",
+        "scale of emblems and writing (1: as trained)",
+        "right, % (95 % interval)",
+    )
+    methods = _methods(report)
+    budgets = sorted({e["budget"] for e in report["methods"] if e["method"] != "stock"})
+    for method in methods:
+        for number, budget in enumerate([1.0] if method == "stock" else budgets):
+            entries = [
+                e for e in report["methods"]
+                if e["method"] == method and e["budget"] == budget and e["overall"]
+            ]  # fmt: skip
+            if not entries:
+                continue
+            entries.sort(key=lambda e: e["detail"])
+            name = method if method == "stock" else f"{method}, {100 * budget:.0f} %"
+            look = style(method, methods) | {"alpha": 1 - 0.5 * number / len(budgets)}
+            axes.errorbar(
+                [e["detail"] for e in entries],
+                [100 * e["overall"]["value"] for e in entries],
+                _errors([e["overall"] for e in entries]),
+                label=name,
+                elinewidth=0.7,
+                capsize=2,
+                **look,
+            )
+    _legend(figure, axes)
+    return figure
+
+
+def failure_sheet(out: Path, misses: Sequence[dict[str, Any]]) -> Path:
+    """Pictures of misses: `image`, `kept` `(h, w)`, `boxes`, `question`, `truth`, `stock`, `ours`.
+
+    What was not kept at native resolution is dark; the boxes hold the evidence.
+    """
+    columns = min(4, len(misses))
+    rows = -(-len(misses) // columns)
+    figure = Figure(figsize=(2.9 * columns, 3.9 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, miss in zip(grid.flat, misses):
+        image = miss["image"]
+        mask = Image.fromarray((255 * miss["kept"]).astype(np.uint8)).resize(
+            image.size, Image.Resampling.NEAREST
+        )
+        light = NOT_SEEN + (1 - NOT_SEEN) * np.asarray(mask)[:, :, None] / 255
+        axes.imshow((np.asarray(image) * light).astype(np.uint8))
+        for x0, y0, x1, y1 in miss["boxes"]:
+            axes.plot([x0, x1, x1, x0, x0], [y0, y0, y1, y1, y0], color="#E69F00", lw=1.4)
+        words = textwrap.fill(miss["question"], 34)
+        axes.set_title(
+            f"{words}\n{miss['truth']}: stock {miss['stock']!r}, ARR-COC {miss['ours']!r}",
+            fontsize=7.5,
+        )
+    save(figure, out / "failures.png")
+    return out / "failures.png"
+
+
+def _what(report: dict[str, Any]) -> str:
+    counted = [k for k in report["kinds"] if k["counts"]]
+    n = min((k["n"] for k in counted), default=0)
+    return f"{len(counted)} kinds, n = {n} each"

@@ -1,0 +1,231 @@
+"""Time to first token of every method: measured here, and modelled at the shapes of a 2B model.
+
+Measured at batch 1, nothing shared between methods: preparing the image and the prompt, everything
+the method does, and the prefill up to the first token. Methods take turns in a shuffled order, so
+that a machine's drift meets all of them; ratios to stock are taken within a question.
+
+Modelled: how many tokens went through how many blocks of the vision tower and the text model is
+counted while measuring, and priced by the stage times that `arr_coc.benchmark` took at the shapes
+of Qwen3-VL-2B. A peer's own arithmetic (similarities, sorting) is priced at nothing, ARR-COC's maps
+at what the benchmark saw.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from arr_coc import evaluate_answer
+from arr_coc.evaluate_data import Item
+from arr_coc.evaluate_rows import FULL, budget_tokens, check_fallback
+from arr_coc.evaluate_stats import LEVELS
+
+CURVE = Path("results") / "benchmark-2b-cpu.json"
+RESAMPLES = 1000
+COUNTED = 4  # questions on which work is counted: it hardly depends on the question
+
+
+@dataclass
+class Work:
+    """What went through the model: `{tokens in a pass: passes through one block}`.
+
+    `vision` counts visual tokens, `text` all tokens of the sequence.
+    """
+
+    vision: Counter
+    text: Counter
+    vision_depth: int
+    text_depth: int
+
+
+@contextmanager
+def counted(host: Any) -> Iterator[Work]:
+    """Count the work done inside the block, by hooks that are gone afterwards."""
+    visual, text = host.model.model.visual, host.model.model.language_model
+    merged = host.geometry.merge**2
+    work = Work(Counter(), Counter(), len(visual.blocks), len(text.layers))
+
+    def on_vision(module, args, kwargs):
+        states = args[0] if args else kwargs["hidden_states"]  # (patches, C)
+        work.vision[len(states) // merged] += 1
+
+    def on_text(module, args, kwargs):
+        states = args[0] if args else kwargs["hidden_states"]  # (1, L, D)
+        work.text[states.shape[1]] += 1
+
+    handles = [b.register_forward_pre_hook(on_vision, with_kwargs=True) for b in visual.blocks]
+    handles += [b.register_forward_pre_hook(on_text, with_kwargs=True) for b in text.layers]
+    try:
+        yield work
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """Seconds of a model's stages against visual tokens, on an image of `image_tokens`.
+
+    `encode` and `prefill` are `(tokens, seconds)` rising in tokens; in between and outside it is
+    linear. `relevance` are the seconds of ARR-COC's maps, `preprocess` those of the image.
+    """
+
+    image_tokens: int
+    encode: tuple[tuple[float, ...], tuple[float, ...]]
+    prefill: tuple[tuple[float, ...], tuple[float, ...]]
+    relevance: float
+    preprocess: float
+    source: str
+
+    @classmethod
+    def load(cls, path: Path = CURVE) -> "CostCurve":
+        """Read what `arr_coc.benchmark` wrote; the case "before" has no glance inside."""
+        report = json.loads(path.read_text())
+        cases = [e for e in report["summary"] if e["case"] in ("stock", "before")]
+        largest = max(e["image_tokens"] for e in cases)
+        cases = sorted(
+            (e for e in cases if e["image_tokens"] == largest), key=lambda e: e["budget"]
+        )
+        tokens = tuple(e["budget"] for e in cases)
+
+        def seconds(stage: str) -> tuple[float, ...]:
+            return tuple(e[f"{stage}_s"]["median"] for e in cases)
+
+        before = [e for e in cases if e["case"] == "before"]
+        relevance = float(np.median([e["relevance_s"]["median"] for e in before]))
+        preprocess = float(np.median(seconds("preprocess")))
+        what = f"{report['what']}, {report['machine']['processor']}, {path.name}"
+        encode, prefill = (tokens, seconds("encode")), (tokens, seconds("prefill"))
+        return cls(largest, encode, prefill, relevance, preprocess, what)
+
+    def seconds(self, work: Work, native: int, prompt_tokens: int, is_ours: bool) -> float:
+        """Modelled seconds to the first token of some work on an image of `native` tokens.
+
+        Visual tokens are scaled to this curve's image; a prompt's own tokens are in its prefill.
+        """
+        scale = self.image_tokens / native
+        total = self.preprocess + (self.relevance if is_ours else 0.0)
+        for tokens, passes in work.vision.items():
+            total += _line(self.encode, tokens * scale) * passes / work.vision_depth
+        for tokens, passes in work.text.items():
+            visual = max(0, tokens - prompt_tokens) * scale
+            total += _line(self.prefill, visual) * passes / work.text_depth
+        return total
+
+
+def _line(points: tuple[tuple[float, ...], tuple[float, ...]], at: float) -> float:
+    """Linear between points, on along the outer two beyond them, and never below nothing."""
+    x, y = (np.asarray(axis, float) for axis in points)
+    i = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
+    slope = (y[i] - y[i - 1]) / (x[i] - x[i - 1])
+    return max(0.0, float(y[i - 1] + slope * (at - x[i - 1])))
+
+
+def measure_time(
+    host: Any,
+    methods: dict[str, Any],
+    budgets: Sequence[float],
+    items: Sequence[Item],
+    curve: CostCurve | None,
+    *,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Rows of `question`, `method`, `budget`, `seconds`, stages and `modelled` seconds.
+
+    Stock is measured once a question, whether it is among the methods or not. Work is counted on the
+    first `COUNTED` questions, which are the warm-up too; their median is every row's `modelled`.
+    """
+    from arr_coc.peers import METHODS
+
+    pairs = [FULL] + [(m, b) for m in methods if m != FULL[0] for b in budgets]
+    methods = {FULL[0]: METHODS[FULL[0]](), **methods}
+    modelled = {pair: _modelled(host, curve, methods[pair[0]], *pair, items) for pair in pairs}
+    rng, rows = np.random.default_rng(seed), []
+    for number, item in enumerate(tqdm(items, desc="time", unit="question")):
+        for i in rng.permutation(len(pairs)):
+            name, share = pairs[i]
+            row = {"question": number, "method": name, "budget": share}
+            row |= _timed(host, methods[name], name, share, item)
+            rows.append(row | {"modelled": modelled[pairs[i]]})
+    return rows
+
+
+def _timed(host, method, name: str, share: float, item: Item) -> dict[str, float]:
+    """One question from the image to the first token, as `ARRCOCQwen.stream` would pay for it."""
+    host.synchronize()
+    start = time.perf_counter()
+    with torch.inference_mode():
+        ask = host.prepare(item.image, item.text)
+        prepared = time.perf_counter()
+        reduced = method(host, ask, item.text, budget_tokens(share, ask.picture.tokens))
+        chosen = time.perf_counter()
+        evaluate_answer.first_token(host, reduced.prompt, reduced)
+    host.synchronize()
+    end = time.perf_counter()
+    check_fallback(name, [reduced])
+    stages = {f"{stage}_s": seconds for stage, seconds in reduced.seconds.items()}
+    stages |= {"preprocess_s": prepared - start, "prefill_s": end - chosen}
+    return {"seconds": end - start, **stages}
+
+
+def _modelled(host, curve, method, name: str, share: float, items) -> float | None:
+    """Median modelled seconds on the first items; None without a curve, and still a warm-up."""
+    found = []
+    for item in items[:COUNTED]:
+        with torch.inference_mode(), counted(host) as work:
+            ask = host.prepare(item.image, item.text)
+            native = ask.picture.tokens
+            reduced = method(host, ask, item.text, budget_tokens(share, native))
+            evaluate_answer.first_token(host, reduced.prompt, reduced)
+        if curve is not None:
+            words = ask.prompt.prefix.shape[1] + ask.prompt.suffix.shape[1]
+            found.append(curve.seconds(work, native, words, name.startswith("arr-coc")))
+    return float(np.median(found)) if found else None
+
+
+def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Per method and budget: p50, p95, mean stages, ratio to stock (paired) and modelled seconds."""
+    stock = {row["question"]: row for row in rows if row["method"] == FULL[0]}
+    groups: dict[tuple, list] = {}
+    for row in rows:
+        groups.setdefault((row["method"], row["budget"]), []).append(row)
+    summary = []
+    for (name, budget), group in groups.items():
+        seconds = np.array([row["seconds"] for row in group])
+        ratio = np.array([row["seconds"] / stock[row["question"]]["seconds"] for row in group])
+        entry = {
+            "method": name,
+            "budget": budget,
+            "n": len(group),
+            "p50_s": round(float(np.percentile(seconds, 50)), 5),
+            "p95_s": round(float(np.percentile(seconds, 95)), 5),
+            "ratio_to_stock": _median(ratio),
+        }
+        stages = sorted({key for row in group for key in row if key.endswith("_s") and row[key]})
+        entry["stages_s"] = {
+            key.removesuffix("_s"): round(float(np.mean([row[key] or 0 for row in group])), 5)
+            for key in stages
+        }
+        if group[0].get("modelled") is not None:
+            modelled, whole = group[0]["modelled"], stock[group[0]["question"]]["modelled"]
+            entry["modelled_2b_s"] = round(modelled, 3)
+            entry["modelled_2b_ratio"] = round(modelled / whole, 4)
+        summary.append(entry)
+    return summary
+
+
+def _median(values: np.ndarray) -> dict[str, Any]:
+    """The median and its 95 % bootstrap interval over questions."""
+    rng = np.random.default_rng(0)
+    draws = np.median(rng.choice(values, (RESAMPLES, len(values))), axis=1)
+    low, high = np.percentile(draws, LEVELS)
+    interval = [round(float(low), 4), round(float(high), 4)]
+    return {"value": round(float(np.median(values)), 4), "interval": interval}

@@ -1,0 +1,263 @@
+"""The evaluation: measures mean what they say, questions are what they should be, runs go on."""
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from PIL import Image
+
+from arr_coc import evaluate, evaluate_data, evaluate_rows, evaluate_stats
+from arr_coc import evaluate_summary as summary
+from arr_coc.evaluate_data import Item, Ref, Scenes
+from arr_coc.scenes import DEV_SEED
+
+ROOT = Path(__file__).parent.parent
+
+
+# ------------------------------------------------------------------------------------ measures
+
+
+def test_vqa_accuracy_follows_its_definition():
+    ten = ["2"] * 3 + ["three"] * 7
+    assert evaluate_stats.vqa_accuracy("two", ten) == pytest.approx((3 * 2 / 3 + 7 * 1) / 10)
+    assert evaluate_stats.vqa_accuracy("3", ten) == 1.0
+    assert evaluate_stats.vqa_accuracy("4", ten) == 0.0
+    assert evaluate_stats.vqa_accuracy("The dog.", ["dog"]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("A Dog!", "dog"),
+        ("don't", "dont"),
+        ("1,000", "1000"),
+        ("3.5", "3.5"),
+        ("yes.", "yes"),
+        ("two", "2"),
+        ("black/white", "black white"),
+    ],
+)
+def test_answers_are_compared_in_one_form(text, same):
+    assert evaluate_stats.normalise_answer(text) == same
+
+
+def test_anls_follows_its_definition():
+    assert evaluate_stats.anls("Invoice", ["invoice", "bill"]) == 1.0
+    assert evaluate_stats.anls("invoise", ["invoice"]) == pytest.approx(1 - 1 / 7)
+    assert evaluate_stats.anls("abcd", ["abxy"]) == 0.0  # half of it is wrong
+
+
+def test_auc_is_the_chance_to_rank_higher():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 5, 30), rng.integers(0, 4, 40)
+    brute = np.mean([(x > y) + (x == y) / 2 for x in a for y in b])
+    assert evaluate_stats.auc(a, b) == pytest.approx(brute)
+    assert evaluate_stats.auc(a, b[:0]) is None
+
+
+def test_cells_of_a_box():
+    cells = evaluate_stats.box_cells([(0, 0, 48, 16)], (128, 64), (2, 4))
+    assert cells.tolist() == [[0.5, 0.25, 0, 0], [0, 0, 0, 0]]
+
+
+def test_intervals_are_over_pictures_and_cover_the_spread():
+    rng = np.random.default_rng(1)
+    pictures = np.repeat(np.arange(300), 4)
+    values = np.repeat(rng.random(300) < 0.7, 4).astype(float)  # a picture stands or falls whole
+    boot = evaluate_stats.Bootstrap(pictures, np.zeros(1200, int))
+    found = evaluate_stats.estimate(boot.means(values)[:, 0])
+    half = 1.96 * np.std(values) / np.sqrt(300)
+    assert found["value"] == pytest.approx(values.mean(), abs=1e-4)
+    assert np.diff(found["interval"])[0] == pytest.approx(2 * half, rel=0.1)
+
+
+def test_overall_weighs_kinds_alike():
+    means = np.array([[1.0, 0.5, np.nan]] * 3)
+    assert evaluate_stats.over_kinds(means, [0, 1, 2])[0] == 0.75
+
+
+def test_where_was_looked():
+    kept = np.zeros((4, 4))
+    kept[0, 0] = 1
+    score = torch.zeros(4, 4)
+    score[0, 1], score[3, 3] = 0.9, 0.5
+    item = Item(
+        Ref("1", 0),
+        Image.new("RGB", (128, 128)),
+        "?",
+        "colour",
+        ("red",),
+        boxes=((0, 0, 40, 32),),
+        others=(((96, 96, 128, 128),), ((0, 0, 128, 128),), ((32, 0, 64, 32),)),
+    )
+    found = evaluate_rows.looked(kept, score, item)
+    assert found["coverage"] == 0.5 and found["covered_area"] == pytest.approx(0.8)
+    assert found["pointing"] == 1.0
+    assert found["own_auc"] == 0.5  # .9 beats .5, 0 does not; whole and touching targets are out
+    large = Item(item.ref, item.image, "?", "colour", ("red",), boxes=((0, 0, 60, 60),))
+    assert set(evaluate_rows.looked(kept, score, large).values()) == {None}
+
+
+# ----------------------------------------------------------------------------------- questions
+
+
+def refs_of(**settings):
+    source = Scenes(DEV_SEED, settings.pop("n", 4), settings.pop("kinds"), size=(256, 256))
+    blocks = list(source.blocks())
+    return source, blocks
+
+
+def test_scenes_give_n_questions_of_each_kind_whatever_else_is_asked():
+    source, blocks = refs_of(kinds=("colour", "exists"))
+    items = [item for block in blocks for item in source.load(block)]
+    assert sorted(i.kind for i in items) == ["colour"] * 4 + ["exists"] * 4
+    _, alone = refs_of(kinds=("colour",))
+    assert {r for block in alone for r in block} <= {r for block in blocks for r in block}
+    with pytest.raises(ValueError, match="unknown kinds"):
+        refs_of(kinds=("taste",))
+
+
+def test_easy_vqa_is_its_test_split():
+    source = evaluate_data.EasyVQA(2)
+    items = [item for block in source.blocks() for item in source.load(block)]
+    assert sorted(i.kind for i in items) == ["colour"] * 2 + ["shape"] * 2 + ["yes or no"] * 2
+    assert items[0].image.size == (128, 128)
+
+
+def test_a_hub_data_set_is_streamed(monkeypatch):
+    grey = Image.new("L", (64, 64))
+    rows = [{"image": grey, "question": f"q{i}", "answers": [{"answer": "x"}]} for i in range(5)]
+    called = {}
+
+    def load_dataset(name, subset, **options):
+        called.update(options, name=name)
+        return iter(rows)
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    source = evaluate_data.Hub("me/vqa", "test", n=3, instruction="!")
+    items = [item for block in source.blocks() for item in source.load(block)]
+    assert called == {"name": "me/vqa", "split": "test", "streaming": True}
+    assert [i.text for i in items] == ["q0!", "q1!", "q2!"]
+    assert items[0].truths == ("x",) and items[0].image.mode == "RGB"
+
+
+def test_a_malformed_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="neither questions.json"):
+        evaluate_data.Folder(tmp_path)
+    (tmp_path / "questions.jsonl").write_text('{"image": "a.png", "question": "?"}\n')
+    with pytest.raises(ValueError, match="record 0 of .* lacks"):
+        evaluate_data.Folder(tmp_path)
+
+
+# -------------------------------------------------------------------------------------- summary
+
+
+def table_of(rights):
+    """A table from `{(method, budget): [(picture, kind, right, entropy), ...]}`."""
+    rows = []
+    for (method, budget), answers in rights.items():
+        for index, (picture, kind, right, entropy) in enumerate(answers):
+            row = {"picture": str(picture), "index": index, "detail": 1.0, "kind": kind}
+            row |= {"method": method, "budget": budget, "right": right, "entropy": entropy}
+            rows.append(row | {"tokens": 10, "native": 50})
+    return pa.Table.from_pylist(rows, evaluate_rows.SCHEMA)
+
+
+def test_the_summary_says_what_the_rows_say():
+    answers = [(p, kind, 1.0, 0.1) for p in range(10) for kind in ("colour", "count")]
+    poor = [(p, k, float(p < 8 and k == "colour"), 0.9 if p > 7 else 0.2) for p, k, *_ in answers]
+    stock = [(p, k, float(k == "colour" or p < 5), e) for p, k, _, e in answers]
+    rows = {("stock", 1.0): stock, ("arr-coc", 0.2): poor, ("random", 0.2): answers}
+    report = summary.summarise(table_of(rows), floor=0.8)
+    assert [k["counts"] for k in report["kinds"]] == [True, False]  # stock counts half of them
+    ours = next(e for e in report["methods"] if e["method"] == "arr-coc")
+    assert ours["overall"]["value"] == 0.8 and ours["overall"]["n"] == 10
+    assert ours["kinds"]["count"]["value"] == 0.0 and ours["share"] == 0.2
+    assert ours["against_stock"]["overall"]["value"] == -0.2
+    assert ours["against_stock"]["kept"]["value"] == 0.8
+    assert ours["entropy_auc"]["value"] > 0.5
+    (pair,) = report["pairs"]
+    assert pair["against"] == "random" and pair["overall"]["value"] == -0.2
+    assert pair["overall"]["interval"][1] <= 0
+
+
+# -------------------------------------------------------------------------------- whole command
+
+
+def run(out, *words):
+    evaluate.main(["--out", str(out), *words])
+    return json.loads((out / "summary.json").read_text())
+
+
+SMALL = ("--size", "256", "256", "--device", "cpu", "--budgets", "0.2", "--floor", "0")
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
+    out = tmp_path / "dev"
+    first = ("--kinds", "colour", "--n", "3", "--methods", "stock", "arr-coc", *SMALL)
+    run(out, *first)
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["out"] == str(out)
+    with pytest.raises(SystemExit, match="--resume adds to them"):
+        run(out, *first)
+    before = evaluate_rows.read_rows(out).to_pylist()
+    assert len(before) == 6 and not list((out / "parts").glob("*"))
+
+    measured = []
+    real = evaluate_rows.measure_items
+
+    def spy(host, methods, items, pending, **options):
+        measured.extend(zip(items, pending))
+        return real(host, methods, items, pending, **options)
+
+    monkeypatch.setattr(evaluate_rows, "measure_items", spy)
+    more = ("--kinds", "colour", "exists", "--n", "4", "--methods", "stock", "arr-coc", "uniform")
+    report = run(out, *more, *SMALL, "--resume", "--time", "1")
+    after = evaluate_rows.read_rows(out).to_pylist()
+    assert len(after) == 2 * 4 * 3 and sum(len(p) for _, p in measured) == len(after) - 6
+    assert [row for row in before if row not in after] == []
+    assert {e["method"] for e in report["methods"]} == {"stock", "arr-coc", "uniform"}
+    assert {k["n"] for k in report["kinds"]} == {4}
+    assert {"command", "commit", "date", "machine", "identity", "data"} <= set(report)
+    assert {t["method"] for t in report["time"]} == {"stock", "arr-coc", "uniform"}
+    assert all(t["modelled_2b_s"] > 0 for t in report["time"])
+    for name in ("accuracy-tokens", "accuracy-time", "kinds"):
+        assert (out / f"{name}.png").stat().st_size > 5000
+    with pytest.raises(SystemExit, match="this run would add rows of"):
+        run(out, *first, "--resume", "--size", "224", "224")
+
+
+def test_a_sweep_draws_its_figure(tmp_path):
+    report = run(tmp_path, "--sweep", "detail", "1", "2", "--kinds", "emblem_colour", "--n", "2",
+                 "--methods", "stock", "downsample", *SMALL)  # fmt: skip
+    assert {e["detail"] for e in report["methods"]} == {1.0, 2.0}
+    assert (tmp_path / "sweep.png").exists() and not (tmp_path / "kinds.png").exists()
+
+
+def test_a_folder_in_two_processes(tmp_path):
+    folder, out = tmp_path / "data", tmp_path / "out"
+    folder.mkdir()
+    records = []
+    for i in range(5):
+        Image.new("RGB", (128, 96), (40 * i, 100, 200 - 40 * i)).save(folder / f"{i}.png")
+        records.append({"image": f"{i}.png", "question": "what color?", "answers": ["red"] * 10})
+    (folder / "questions.json").write_text(json.dumps(records))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "arr_coc.evaluate", "--out", str(out)]
+    command += ["--folder", str(folder), "--methods", "stock", "arr-coc", "--budgets", "0.5"]
+    command += ["--device", "cpu", "--block", "2", "--max-new-tokens", "3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = evaluate_rows.read_rows(out).to_pylist()
+    assert sorted((r["index"], r["method"]) for r in rows) == [
+        (i, m) for i in range(5) for m in ("arr-coc", "stock")
+    ]
+    assert all(row["right"] is not None and row["anls"] is not None for row in rows)
+    report = json.loads((out / "summary.json").read_text())
+    assert report["data"]["n"] == 5 and report["methods"][0]["anls"]["n"] == 5
+    assert str(tmp_path) not in json.dumps(report["data"])
