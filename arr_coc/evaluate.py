@@ -34,7 +34,7 @@ from arr_coc.evaluate_data import EasyVQA, Folder, Hub, Ref, Scenes, Source
 from arr_coc.evaluate_rows import FULL, Pair, RememberingHost
 from arr_coc.evaluate_time import CostCurve, measure_time, summarise_time
 from arr_coc.measuring import machine
-from arr_coc.peers import METHODS
+from arr_coc.peers import EVERY
 from arr_coc.qwen import ARRCOCQwen
 
 N_SCENES = 1000
@@ -95,7 +95,7 @@ class Worker:
         torch.set_num_threads(args.threads)
         self.args, self.origin, self.rank = args, origin, rank
         self.host = load_host(RememberingHost, args)
-        self.methods = {name: METHODS[name]() for name in args.methods}
+        self.methods = {name: EVERY[name]() for name in args.methods}
 
     def __call__(self, block: Block) -> int:
         """Measure one block; returns its rows."""
@@ -167,7 +167,7 @@ def time_methods(args: argparse.Namespace, origin: Source) -> None:
     curve = CostCurve.load(args.curve) if args.curve.exists() else None
     refs = (ref for block in origin.blocks() for ref in origin.load(block))
     items = [item for item, _ in zip(refs, range(args.time))]
-    methods = {name: METHODS[name]() for name in args.methods}
+    methods = {name: EVERY[name]() for name in args.methods}
     rows = measure_time(host, methods, args.budgets, items, curve)
     report = {
         "command": command(args),
@@ -203,7 +203,7 @@ def report(args: argparse.Namespace, origin: Source, started: float) -> dict[str
         **evaluate_summary.summarise(table, args.floor),
         "time": json.loads(timed.read_text())["summary"] if timed.exists() else [],
     }
-    order = list(METHODS)
+    order = list(EVERY)
     for key, method in (("methods", "method"), ("pairs", "against"), ("time", "method")):
         found[key].sort(key=lambda e: (e.get("detail"), order.index(e[method]), e["budget"]))
     (args.out / "summary.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -225,7 +225,7 @@ def worst_misses(args: argparse.Namespace, origin: Source, table) -> list[dict[s
     missed = sorted(missed, key=lambda ref: ours[ref]["entropy"])[:MISSES]
     if not missed:
         return []
-    host, method = load_host(ARRCOCQwen, args), METHODS["arr-coc"]()
+    host, method = load_host(ARRCOCQwen, args), EVERY["arr-coc"]()
     found = []
     for item in origin.load(missed):
         ask = host.prepare(item.image, item.text)

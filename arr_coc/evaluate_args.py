@@ -9,7 +9,7 @@ from arr_coc import scenes
 from arr_coc.evaluate_data import QUESTIONS_PER_BLOCK, SHORT
 from arr_coc.evaluate_time import CURVE
 from arr_coc.loading import BUNDLED_BASE
-from arr_coc.peers import METHODS
+from arr_coc.peers import EVERY, METHODS, VARIANTS
 
 BUDGETS = (0.05, 0.1, 0.2, 0.4)
 SWEEP_METHODS = ("stock", "downsample", "arr-coc")
@@ -24,8 +24,9 @@ def parser(about: str) -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m arr_coc.evaluate", description=about)
     what = p.add_argument_group("what is compared")
     what.add_argument("--out", type=Path, required=True, help="folder to write, results/NAME")
-    what.add_argument("--methods", nargs="+", choices=list(METHODS), metavar="METHOD",
-                      help=f"of {', '.join(METHODS)} (default: all)")  # fmt: skip
+    what.add_argument("--methods", nargs="+", choices=list(EVERY), metavar="METHOD",
+                      help=f"of {', '.join(METHODS)} (default: these), "
+                           f"and of ours {', '.join(VARIANTS)}")  # fmt: skip
     what.add_argument("--budgets", type=float, nargs="+", help="shares of an image's visual tokens")
     what.add_argument("--base", default=str(BUNDLED_BASE), help="Hub id or folder of a Qwen3-VL")
     what.add_argument("--weights", default="", help="Hub id or folder of ARR-COC weights")

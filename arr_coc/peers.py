@@ -9,12 +9,13 @@ native positions and all DeepStack planes, and counts everything it does. Nothin
 from collections.abc import Callable
 from dataclasses import replace
 
+from arr_coc.balancing import NEUTRAL, Tensions
 from arr_coc.peers_after import DART, CDPruner, DivPrune, FastV, VisionZip
 from arr_coc.peers_base import Call, Method, Peer, Reduced
 from arr_coc.peers_before import Centre, Downsample, PixelPrune, Random, Stock, Uniform, ViCrop
 from arr_coc.realizing import Config, Realizer
 
-__all__ = ["ARRCOC", "METHODS", "Method", "Reduced"]
+__all__ = ["ARRCOC", "EVERY", "METHODS", "VARIANTS", "Method", "Reduced"]
 
 
 class ARRCOC(Peer):
@@ -61,3 +62,23 @@ METHODS: dict[str, Callable[[], Method]] = {
     "arr-coc": ARRCOC,
     "arr-coc-after": lambda: ARRCOC(Config(prune="after"), "arr-coc-after"),
 }
+
+
+def _variant(name: str, **settings) -> tuple[str, Callable[[], Method]]:
+    return name, lambda: ARRCOC(Config(**settings), name)
+
+
+# ARR-COC with one thing changed, to see what that thing is worth.
+VARIANTS: dict[str, Callable[[], Method]] = dict(
+    [
+        _variant("arr-coc-no-glance", glance="off"),
+        _variant("arr-coc-separate", glance="separate"),
+        _variant("arr-coc-periphery", glance="periphery"),
+        _variant("arr-coc-window", allocator="window"),
+        _variant("arr-coc-adaptive", allocator="adaptive"),
+        _variant("arr-coc-quadtree", allocator="quadtree"),
+        _variant("arr-coc-asked-only", tensions=Tensions(0.0, 0.5, 1.0)),
+        _variant("arr-coc-neutral", tensions=NEUTRAL),
+    ]
+)
+EVERY = METHODS | VARIANTS

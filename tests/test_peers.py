@@ -8,7 +8,7 @@ from test_laws import QUESTION, gap, logits, stock_inputs, stock_logits
 from transformers import AttentionInterface
 
 from arr_coc import peers_select, qwen_attention, qwen_encode
-from arr_coc.peers import ARRCOC, METHODS
+from arr_coc.peers import ARRCOC, EVERY, METHODS, VARIANTS
 from arr_coc.peers_before import Uniform, ViCrop
 from arr_coc.realizing import Config, Realizer
 
@@ -355,7 +355,9 @@ def test_controls_choose_alike_before_and_after(tiny, ask):
 
 
 def test_names_are_the_keys_of_the_table():
-    assert [method().name for method in METHODS.values()] == list(METHODS)
+    assert [method().name for method in EVERY.values()] == list(EVERY)
+    configs = [VARIANTS[name]().config for name in VARIANTS]
+    assert len({*configs, ARRCOC().config}) == len(VARIANTS) + 1  # each changes something
     assert list(METHODS)[0] == "stock" and list(METHODS)[-2:] == ["arr-coc", "arr-coc-after"]
 
 
