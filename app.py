@@ -22,18 +22,31 @@ import gradio as gr
 from gradio.data_classes import FileData
 from gradio.utils import get_upload_folder
 
-from arr_coc import comparing, intake, page, page_results
-from arr_coc.comparing import ComparisonResult
+from arr_coc import (
+    comparing,
+    intake,
+    page,
+    page_cost,
+    page_parts,
+    page_results,
+    page_why,
+    playing,
+    share,
+    showing,
+    viewer,
+)
+from arr_coc.comparing import ComparisonResult, Where
+from arr_coc.page_parts import show
+from arr_coc.page_steps import SKIP, Steps, as_share, refusal
 from arr_coc.serving import Loader, source_of
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
-EXAMPLES = page.load_examples(Path(__file__).parent / "examples" / "bundled")
+FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or Path(__file__).parent / "examples" / "bundled")
+STEPS = Steps(FOLDER, on_space="SPACE_ID" in os.environ)
 GPU_SECONDS = 30
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 MAX_FILE = "20mb"
-SHARE = 20  # percent
-SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 
 LOADER = Loader(warm=not ON_ZEROGPU)
 if ON_ZEROGPU:  # forked workers inherit what is loaded at import
@@ -61,20 +74,6 @@ class Picture(gr.Image):
         return None if payload is None else source_of(payload, get_upload_folder())
 
 
-def refusal(error: Exception) -> gr.Error:
-    """A sentence of our own as the framework's error, escaped: its pop-up renders HTML."""
-    text = str(error)
-    if isinstance(error, gr.Error):
-        title = (error.title or "").lower()
-        text = "The GPU worker stopped before it had an answer; try again."
-        if "quota" in title:
-            text = "Your GPU minutes for today are used up; sign in, or come back tomorrow."
-        elif "queue" in title or "no gpu" in title:
-            text = "All GPUs are busy; try again in a minute."
-    message = html.escape(text, quote=False)
-    return gr.Error(message, title="That did not work", print_exception=False)
-
-
 def compare(
     image: FileData,
     question: str,
@@ -83,6 +82,7 @@ def compare(
     glance: str = "periphery",
     prune: str = "before",
     max_new_tokens: int = comparing.NEW_TOKENS,
+    shrunk: bool = False,
 ) -> ComparisonResult:
     """Ask one question about one picture twice: the stock model, then ARR-COC on the same weights.
 
@@ -94,54 +94,84 @@ def compare(
         glance: what becomes of the quick first look: periphery, separate or off.
         prune: drop tokens before or after the vision encoder.
         max_new_tokens: longest answer in tokens, 1 to 256.
+        shrunk: ask a third time, of the whole picture resized to as many tokens.
     """
+    settings = {"glance": glance, "prune": prune, "max_new_tokens": max_new_tokens}
+    return answered(image, question, share, budget=budget, shrunk=shrunk, **settings)
+
+
+def relevance(image: FileData, question: str, share: float = 0.20) -> Where:
+    """Where looking pays for a question: maps, tensions and the places kept, without an answer.
+
+    Args:
+        image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
+        question: at most 500 characters.
+        share: share of the picture's visual tokens to keep, 0.05 to 1.
+    """
+    return answered(image, question, share, questions=(question,))
+
+
+def examples() -> list[page.Listed]:
+    """The questions of this page's cards with their true answers."""
+    return page.listed(STEPS.examples)
+
+
+def answered(image: FileData, question: str, share: float, **settings):
+    """The last record of a request from the API; refusals become sentences."""
     try:
-        request = comparing.check(
-            source_of(image, get_upload_folder()),
-            question,
-            share,
-            budget=budget,
-            glance=glance,
-            prune=prune,
-            max_new_tokens=max_new_tokens,
-        )
+        source = source_of(image, get_upload_folder())
+        request = comparing.check(source, question, share, **settings)
         LOADER.get()
-        return comparing.last(run_on_gpu(request))
+        *_, (kind, value) = run_on_gpu(request)
+        if kind == "error":
+            raise intake.IntakeError(value)
+        return value
     except (intake.IntakeError, gr.Error) as error:
         raise refusal(error) from None
 
 
-def on_compare(picture, question, percent, glance, prune, new_tokens, chosen):
-    """Stream both answers, then what they cost and where looking paid."""
+def on_compare(picture, question, percent, glance, prune, allocator, tier, new_tokens, revision,
+               shrunk, tensions, chosen, drawn):  # fmt: skip
+    """Stream the looks, then what they cost and where looking paid.
+
+    Yields the pieces of `showing.BOARD`, the comparison, the looks so far, and the button.
+    """
     same, busy, free = gr.skip(), gr.update(interactive=False), gr.update(interactive=True)
     try:
         if picture is None:
-            raise intake.IntakeError("Choose a picture first: upload, paste or pick one.")
-        share = percent / 100 if type(percent) in (int, float) else percent
+            raise intake.IntakeError("Choose a picture first: a card, a new one, or your own.")
+        settings = {"glance": glance, "prune": prune, "allocator": allocator, "revision": revision}
         request = comparing.check(
-            picture, question, share, glance=glance, prune=prune, max_new_tokens=new_tokens
+            picture,
+            question,
+            as_share(percent),
+            tier=None if tier == "share" else tier,
+            tensions=tensions,
+            shrunk=shrunk,
+            max_new_tokens=new_tokens,
+            **settings,
         )
-        example = example_of(chosen)
-        truth = example.answer if example and example.question == request["question"] else None
-        looks = {"full": comparing.empty_look(), "focused": None}
-        yield page_results.answers(**looks, truth=truth, running=True), "", same, looks, busy
+        example, truth = (
+            STEPS.example_of(chosen),
+            STEPS.truth_of(request["question"], chosen, drawn),
+        )
+        looks = {"full": comparing.empty_look(), "focused": None, "shrunk": None}
+        answers = page_results.answers(**looks, truth=truth, running=True)
+        yield same, answers, "", same, same, "", None, looks, busy
         LOADER.get()
         for kind, value in run_on_gpu(request):
             if kind == "result":
                 break
             looks[kind] = value
-            yield page_results.answers(**looks, truth=truth, running=True), same, same, looks, same
-        yield (
-            page_results.answers(value["full"], value["focused"], truth),
-            page_results.strip(value, page_results.remark(value, example, truth is not None)),
-            page_results.where_section(request["image"], value),
-            None,
-            free,
-        )
+            answers = page_results.answers(**looks, truth=truth, running=True)
+            yield same, answers, *SKIP * 5, looks, same
+        note = page_results.remark(value, example, truth is not None, own=drawn is None)
+        shown = showing.live(request["image"], value, truth, note)
+        yield *showing.board(shown), shown, None, free
     except (intake.IntakeError, gr.Error) as error:
         failure = refusal(error)
         said = page_results.message(html.unescape(failure.message))
-        yield page_results.answers(None, None), said, same, None, free
+        yield same, page_results.answers(None, None), said, same, same, "", None, None, free
         raise failure from None
 
 
@@ -151,135 +181,189 @@ def on_stop(looks):
     return shown, None, gr.update(interactive=True)
 
 
-def on_pick(event: gr.EventData):
-    """A card was clicked: its picture and question, a clean slate for the answers."""
-    chosen = event._data.get("card") if isinstance(event._data, dict) else None
-    example = example_of(chosen)
-    if example is None:
-        return (gr.skip(),) * 7
-    shown = page.cards(EXAMPLES, chosen)
-    return (
-        str(example.path),
-        example.question,
-        shown,
-        chosen,
-        page_results.answers(None, None),
-        "",
-        "",
-    )
-
-
-def example_of(chosen) -> page.Example | None:
-    """The card of that number, or None."""
-    good = type(chosen) is int and 0 <= chosen < len(EXAMPLES)
-    return EXAMPLES[chosen] if good else None
-
-
-def on_open(request: gr.Request):
-    """Fill in what a link asks for (`arr_example`, `arr_q`, `arr_budget` in percent); never run."""
-    wish = page.wish(request.query_params if request else {}, EXAMPLES, SHARE)
-    example = example_of(wish.chosen)
-    picture = str(example.path) if example else None
-    return picture, wish.question, wish.percent, page.cards(EXAMPLES, wish.chosen), wish.chosen
-
-
 def on_ready():
-    """Once the model is there: the badge, and what can be asked."""
+    """Once the model is there: the badge, what can be asked, whether signs can be read."""
     try:
         model = LOADER.get()
     except intake.IntakeError as error:
-        return page.header(page.badge_failed(str(error))), gr.skip()
-    learned = bool(getattr(model, "policies", None))
-    badge = page.badge_ready(str(model.name), model.is_bundled, str(model.device), learned)
-    return page.header(badge), page.about(model.is_bundled)
+        return page.header(page.badge_failed(str(error))), *SKIP * 3
+    learned = getattr(model, "policies", None) or {}
+    badge = page.badge_ready(str(model.name), model.is_bundled, str(model.device), bool(learned))
+    reads = not model.is_bundled or playing.can_read(playing.good_kinds())
+    revisions = gr.update(choices=[("the default", ""), *((name, name) for name in learned)])
+    return (
+        page.header(badge),
+        page_parts.about(model.is_bundled),
+        gr.update(visible=reads),
+        revisions,
+    )
 
 
-def on_own_picture():
-    """A visitor's own picture: no card is chosen any more, so no truth is known."""
-    return page.cards(EXAMPLES), None
+def on_others(picture, question, second, third, percent):
+    """Where other questions about the same picture would look, side by side."""
+    try:
+        if picture is None:
+            raise intake.IntakeError("Choose a picture first: a card, a new one, or your own.")
+        asked = tuple(
+            text for text in (question, second, third) if isinstance(text, str) and text.strip()
+        )
+        request = comparing.check(
+            picture, asked[0] if asked else "", as_share(percent), questions=asked
+        )
+        LOADER.get()
+        found = list(run_on_gpu(request))
+        if found[-1][0] == "error":
+            raise intake.IntakeError(found[-1][1])
+        wheres = [where for _, where in found]
+        return showing.side_by_side(request["image"], request["questions"], wheres)
+    except (intake.IntakeError, gr.Error) as error:
+        raise refusal(error) from None
 
 
 def build() -> gr.Blocks:
     """The page."""
-
-    def show(value="", **options):
-        return gr.HTML(value, apply_default_css=False, **{"js_on_load": None, **options})
-
     private = {"api_visibility": "private", "show_progress": "hidden"}
     quick = {**private, "queue": False}
+    gpu = {"concurrency_id": "gpu", "concurrency_limit": 1}
+    steps, first = STEPS, STEPS.opened(0 if STEPS.examples else None)
+    pieces = dict(zip(showing.BOARD, first))
     with gr.Blocks(title=page.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
-        chosen, shown = gr.State(), gr.State()
-        head = show(page.header(page.badge_loading()))
-        with gr.Row(equal_height=False, elem_id="arr-desk"):
-            with gr.Column(scale=5, min_width=320):
-                picture = Picture(
-                    type="filepath",
-                    image_mode=None,
-                    sources=["upload", "clipboard"],
-                    label="Picture",
-                    height=400,
-                    buttons=["fullscreen"],
-                    alt_text="The picture asked about",
-                    elem_id="arr-picture",
-                )
-                about = show(page.about(bundled=True), elem_id="arr-about")
-            with gr.Column(scale=6, min_width=320):
-                question = gr.Textbox(
-                    label="Question",
-                    placeholder="What do you want to know about the picture?",
-                    max_length=intake.MAX_QUESTION,
-                    elem_id="arr-question",
-                )
-                share = gr.Slider(
-                    5, 100, SHARE, step=1, label="Share of visual tokens to keep (%)", buttons=[]
-                )
-                with gr.Row(elem_id="arr-ask"):
-                    go = gr.Button("Compare", variant="primary", scale=3, elem_id="arr-go")
-                    stop = gr.Button("Stop", scale=1, min_width=80, elem_id="arr-stop")
-                answers = show(page_results.answers(None, None), elem_id="arr-answers")
-                strip = show(elem_id="arr-strip")
-        cards = show(page.cards(EXAMPLES), js_on_load=page.CARDS_JS, elem_id="arr-pick")
-        where = show(elem_id="arr-where")
-        with gr.Accordion("Advanced", open=False):
-            glance = gr.Radio(
-                page.GLANCE_CHOICES, value="periphery", label="The quick first look (glance)"
+        chosen, drawn, tensions = gr.State(first[9]), gr.State(), gr.State()
+        shown, looks = gr.State(first[13], time_to_live=3600), gr.State()
+        with gr.Column(elem_id="arr-page"):
+            head = show(page.header(page.badge_loading(bool(first[13]))))
+            with gr.Row(equal_height=False, elem_id="arr-desk"):
+                with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
+                    look = show(pieces["look"], js_on_load=viewer.SCRIPT, elem_id="arr-look")
+                    picture = Picture(
+                        str(steps.examples[0].path) if steps.examples else None,
+                        type="filepath",
+                        image_mode=None,
+                        format="png",
+                        sources=["upload", "clipboard"],
+                        label="Your own picture",
+                        height=300,
+                        buttons=[],
+                        visible="hidden",
+                        elem_id="arr-picture",
+                    )
+                    with gr.Row(elem_id="arr-try"):
+                        draw = gr.Button("New picture", size="sm", elem_id="arr-draw")
+                        own = gr.Button("Try your own", size="sm", elem_id="arr-own")
+                    with gr.Row(visible=False, elem_id="arr-sign") as sign:
+                        writing = gr.Textbox(
+                            placeholder="Your word or number on a sign, e.g. 47",
+                            label="Write on a sign",
+                            show_label=False,
+                            container=False,
+                            max_length=playing.LONGEST,
+                            scale=3,
+                        )
+                        put = gr.Button("Put it up", size="sm", scale=1, min_width=90)
+                with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
+                    with gr.Row(elem_id="arr-ask"):
+                        question = gr.Textbox(
+                            first[7],
+                            label="Question",
+                            show_label=False,
+                            container=False,
+                            placeholder="What do you want to know about the picture?",
+                            max_length=intake.MAX_QUESTION,
+                            scale=5,
+                            elem_id="arr-question",
+                        )
+                        go = gr.Button(
+                            "Compare", variant="primary", min_width=110, elem_id="arr-go"
+                        )
+                        stop = gr.Button("Stop", min_width=70, elem_id="arr-stop")
+                    chips = show(js_on_load=page.CHIPS_JS, elem_id="arr-chips")
+                    answers = show(pieces["answers"], elem_id="arr-answers")
+                    strip = show(pieces["strip"], elem_id="arr-strip")
+                    shrunk = gr.Checkbox(
+                        label="Also ask of the picture simply shrunk to as many tokens",
+                        container=False,
+                        elem_id="arr-shrunk",
+                    )
+            cards = show(
+                page.cards(steps.examples, first[9]), js_on_load=page.CARDS_JS, elem_id="arr-pick"
             )
-            prune = gr.Radio(
-                page.PRUNE_CHOICES, value="before", label="When places are dropped (vision encoder)"
-            )
-            new_tokens = gr.Slider(
-                1, 128, comparing.NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
-            )
-        inputs = [picture, question, share, glance, prune, new_tokens, chosen]
+            with gr.Row(equal_height=False, elem_id="arr-reasons"):
+                with gr.Column(scale=6, min_width=320):
+                    why = show(pieces["why"], js_on_load=viewer.SCRIPT, elem_id="arr-maps")
+                with gr.Column(scale=5, min_width=320):
+                    gauges = show(
+                        pieces["gauges"], js_on_load=page_why.GAUGES_JS, elem_id="arr-gauges"
+                    )
+                    with gr.Row():
+                        again = gr.Button("Compare with these", size="sm", elem_id="arr-again")
+                        reset = gr.Button("Reset", size="sm", elem_id="arr-reset")
+            cost = show(pieces["cost"], js_on_load=page_cost.SCRIPT, elem_id="arr-cost")
+            more = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
+            with gr.Accordion("Same picture, other question", open=False, elem_id="arr-others"):
+                with gr.Row(equal_height=True):
+                    second = gr.Textbox(label="Second question", max_length=intake.MAX_QUESTION)
+                    third = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)
+                    compare_maps = gr.Button("Show where each looks", min_width=160)
+                others = show(elem_id="arr-side")
+            links = show(first[14], js_on_load=share.SCRIPT, elem_id="arr-links")
+            if steps.on_space:
+                gr.DuplicateButton(size="sm")
+            settings = page_parts.settings()
+            about = show(page_parts.about(bundled=True), elem_id="arr-about")
+            file = gr.Textbox(visible="hidden", elem_id="arr-file")
+
+        board = [look, answers, strip, why, gauges, cost]
+        inputs = [picture, question, *settings.values(), shrunk, tensions, chosen, drawn]
         running = gr.on(
-            [go.click, question.submit],
+            [go.click, question.submit, again.click],
             on_compare,
             inputs,
-            [answers, strip, where, shown, go],
-            concurrency_id="gpu",
-            concurrency_limit=1,
+            [*board, shown, looks, go],
             trigger_mode="multiple",  # a click while Stop is still at work is not lost
+            **gpu,
             **private,
         )
-        stop.click(on_stop, shown, [answers, shown, go], cancels=[running], **quick)
-        picked = [picture, question, cards, chosen, answers, strip, where]
-        cards.select(on_pick, None, picked, **quick)
-        gr.on([picture.upload, picture.clear], on_own_picture, None, [cards, chosen], **quick)
-        demo.load(on_open, None, [picture, question, share, cards, chosen], **quick)
-        demo.load(on_ready, None, [head, about], **quick)
-        gr.api(compare, api_name="compare", concurrency_id="gpu", concurrency_limit=1)
+        once_more = more.click(
+            steps.on_more, settings["share"], [settings["share"], settings["tier"]], **quick
+        ).then(on_compare, inputs, [*board, shown, looks, go], **gpu, **private)
+        stop.click(on_stop, looks, [answers, looks, go], cancels=[running, once_more], **quick)
+        fresh = [*board, picture, question, cards, chosen, drawn, chips, tensions, shown, links]
+        cards.select(steps.on_pick, None, fresh, **quick)
+        own.click(steps.on_own, None, picture, **quick)
+        picture.upload(steps.on_own_picture, picture, fresh, **quick)
+        draw.click(lambda: steps.on_draw(LOADER.model), None, fresh, **quick)
+        gr.on([put.click, writing.submit], steps.on_sign, writing, fresh, **quick)
+        chips.select(steps.on_chip, drawn, question, **quick)
+        tuned = [look, why, gauges, shown, tensions]
+        gauges.release(steps.on_tensions, shown, tuned, trigger_mode="always_last", **quick)
+        reset.click(steps.on_reset, shown, tuned, **quick)
+        compare_maps.click(
+            on_others,
+            [picture, question, second, third, settings["share"]],
+            others,
+            **gpu,
+            **private,
+        )
+        links.select(steps.on_save, shown, file, **quick).then(
+            None, file, None, js=share.DOWNLOAD, **quick
+        )
+        gr.on(
+            [question.blur, settings["share"].release],
+            steps.on_question,
+            [chosen, question, settings["share"]],
+            links,
+            trigger_mode="always_last",
+            **quick,
+        )
+        demo.load(
+            steps.on_open, None, [*fresh, settings["share"]], js=page_parts.CARD_VIEW_JS, **quick
+        )
+        demo.load(on_ready, None, [head, about, sign, settings["revision"]], **quick)
+        gr.api(compare, api_name="compare", **gpu)
+        gr.api(relevance, api_name="relevance", **gpu)
+        gr.api(examples, api_name="examples", queue=False)
     demo.queue(max_size=QUEUE_SIZE, api_open=False)
     return demo
-
-
-def theme() -> gr.themes.Base:
-    """System fonts (no request leaves the page), and a button with enough contrast."""
-    base = gr.themes.Base(
-        primary_hue="orange", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=["monospace"]
-    )
-    shades = {"button_primary_background_fill": "*primary_700"}
-    shades["button_primary_background_fill_hover"] = "*primary_800"
-    return base.set(**shades, **{f"{name}_dark": shade for name, shade in shades.items()})
 
 
 def launch(demo: gr.Blocks, **options):
@@ -291,9 +375,10 @@ def launch(demo: gr.Blocks, **options):
         run_history=False,
         show_error=False,
         max_file_size=MAX_FILE,
+        allowed_paths=[str(FOLDER)],
         mcp_server=importlib.util.find_spec("mcp") is not None,
         footer_links=["api"],
-        theme=theme(),
+        theme=page_parts.theme(),
         css=page.CSS,
         **options,
     )

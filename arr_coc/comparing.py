@@ -5,10 +5,13 @@
 
     ("full", LookResult)       the stock model's answer so far; the last one carries its measures
     ("focused", LookResult)    the same for ARR-COC
+    ("shrunk", LookResult)     the same for the picture resized to as many tokens, where asked for
     ("result", ComparisonResult)   once, last: everything
 
+A request with further `questions` gives ("where", Where) for each instead, and no answers.
+
 It does not raise for what a visitor can cause: a failed look has its sentence in `error`, and the
-other look still arrives.
+other looks still arrive.
 """
 
 import logging
@@ -22,13 +25,19 @@ from weakref import WeakKeyDictionary
 from PIL import Image
 
 from arr_coc import intake
+from arr_coc.deciding import Where, allocation_of, describe_where
+
+__all__ = ["ComparisonResult", "LookResult", "Where", "allocation_of", "check", "compare_stream"]
 
 log = logging.getLogger(__name__)
 
 GLANCES = ("periphery", "separate", "off")
 PRUNES = ("before", "after")
+ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
+TIERS = ("fast", "balanced", "accurate", "question")
 DEADLINE_S = 60.0
 NEW_TOKENS = 32
+MOST_QUESTIONS = 3
 _warm: WeakKeyDictionary = WeakKeyDictionary()  # model -> the process it has answered in
 
 
@@ -48,30 +57,11 @@ class LookResult(TypedDict):
     kv_cache_bytes: int
     peak_memory_bytes: int
     peak_memory_kind: str
-
-
-class Where(TypedDict):
-    """Where the focused look went. Maps are `h` rows of `w` numbers in [0, 1], rounded."""
-
-    grid: list[int]
-    budget: int
-    relevance: list[list[float]]
-    propositional: list[list[float]] | None
-    perspectival: list[list[float]] | None
-    participatory: list[list[float]] | None
-    participatory_source: str
-    cells: list[list[int]]
-    cell_budgets: list[float]
-    glance_grid: list[int] | None
-    compress: float
-    exploit: float
-    focus: float
-    tension_source: str
-    fallback: str | None
+    first_token_entropy: float | None
 
 
 class ComparisonResult(TypedDict):
-    """Both looks side by side.
+    """The looks side by side; `shrunk` where it was asked for.
 
     `ratio` is the stock time to the first token over ARR-COC's, from this one run: above 1 the
     focused look came first. None where either failed.
@@ -83,6 +73,7 @@ class ComparisonResult(TypedDict):
     device: str
     full: LookResult
     focused: LookResult
+    shrunk: LookResult | None
     tokens_kept: int
     tokens_total: int
     ratio: float | None
@@ -98,6 +89,12 @@ class Request(TypedDict):
     budget: int | None
     glance: str
     prune: str
+    allocator: str
+    tier: str | None
+    tensions: list[float] | None
+    revision: str | None
+    shrunk: bool
+    questions: list[str]
     max_new_tokens: int
 
 
@@ -109,6 +106,12 @@ def check(
     budget: int | None = None,
     glance: str = "periphery",
     prune: str = "before",
+    allocator: str = "topk",
+    tier: str | None = None,
+    tensions: list[float] | None = None,
+    revision: str | None = None,
+    shrunk: bool = False,
+    questions: tuple[str, ...] = (),
     max_new_tokens: int = NEW_TOKENS,
 ) -> Request:
     """Check everything a visitor gives; cheap things first, no model.
@@ -120,6 +123,12 @@ def check(
         budget: visual tokens, which overrides the share.
         glance: "periphery", "separate" or "off".
         prune: "before" or "after" the vision encoder.
+        allocator: one of `ALLOCATORS`.
+        tier: one of `TIERS`, which overrides the share, or None.
+        tensions: compress, exploit and focus in [0, 1], or None to let the policy choose.
+        revision: of the ARR-COC weights, of those loaded; None or "" for the default.
+        shrunk: look a third time, at the picture resized to the focused look's tokens.
+        questions: up to three whose maps alone are wanted, in place of answers.
         max_new_tokens: longest answer, in tokens.
 
     Raises:
@@ -131,13 +140,29 @@ def check(
         budget=intake.check_budget(budget),
         glance=intake.check_choice(glance, "glance", GLANCES),
         prune=intake.check_choice(prune, "place to prune", PRUNES),
+        allocator=intake.check_choice(allocator, "allocator", ALLOCATORS),
+        tier=None if tier is None else intake.check_choice(tier, "tier", TIERS),
+        tensions=None if tensions is None else check_tensions(tensions),
+        revision=intake.clean_question(revision) if revision else None,
+        shrunk=bool(shrunk),
+        questions=[intake.clean_question(text) for text in questions[:MOST_QUESTIONS]],
         max_new_tokens=intake.check_new_tokens(max_new_tokens),
         image=intake.open_image(image_source),
     )
 
 
+def check_tensions(values: Any) -> list[float]:
+    """Three numbers in [0, 1], or IntakeError."""
+    good = isinstance(values, list | tuple) and len(values) == 3
+    if not good or not all(type(v) in (int, float) and 0 <= v <= 1 for v in values):
+        raise intake.IntakeError(
+            "The tensions are not understood; allowed are three numbers, 0 to 1."
+        )
+    return [float(value) for value in values]
+
+
 def compare(model: Any, image_source, question: str, share: float = 0.20, **settings):
-    """Check, run both looks, and give the `ComparisonResult`; arguments and errors as `check`."""
+    """Check, run the looks, and give the `ComparisonResult`; arguments and errors as `check`."""
     return last(compare_stream(model, check(image_source, question, share, **settings)))
 
 
@@ -150,24 +175,25 @@ def last(records: Iterator[tuple[str, Any]]) -> ComparisonResult:
 def compare_stream(
     model: Any, request: Request, deadline_s: float = DEADLINE_S
 ) -> Iterator[tuple[str, Any]]:
-    """Run both looks of a checked request; see the module for the records.
+    """Run the looks of a checked request; see the module for the records.
 
     Args:
         model: an `ARRCOCQwen`, or anything with its `stream`, `name`, `device`, `is_bundled`.
         request: from `check`.
         deadline_s: seconds of decoding allowed to each look.
     """
-    from arr_coc.realizing import Config
-
     warm_up(model)
+    if request["questions"]:
+        yield from _wheres(model, request)
+        return
     common = {"max_new_tokens": request["max_new_tokens"], "deadline_s": deadline_s}
-    full, focused, where = empty_look(), empty_look(), None
+    full, focused, shrunk, where = empty_look(), empty_look(), None, None
     for full, _ in _looks(model, request, use_arr_coc=False, **common):
         yield "full", full
     try:
         if full["visual_tokens_full"]:
             intake.check_budget(request["budget"], full["visual_tokens_full"])
-        config = Config(**{name: request[name] for name in ("share", "budget", "glance", "prune")})
+        config = config_of(request)
     except ValueError as error:
         focused = {**empty_look(), "done": True, "error": sentence(error)}
         yield "focused", focused
@@ -178,7 +204,43 @@ def compare_stream(
             if focused["done"] and realization is not None:
                 where = describe_where(realization)
             yield "focused", focused
-    yield "result", _result(model, request["question"], full, focused, where)
+    if request["shrunk"] and where and not focused["error"]:
+        grid = small_grid(where["grid"], focused["visual_tokens"])
+        for shrunk, _ in _looks(model, request, use_arr_coc=False, grid=grid, **common):
+            shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
+            yield "shrunk", shrunk
+    yield "result", _result(model, request["question"], full, focused, shrunk, where)
+
+
+def _wheres(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
+    """Where each of the request's questions would look; ("error", sentence) where that fails."""
+    try:
+        for question in request["questions"]:
+            found = model.realize(request["image"], question, config_of(request))
+            yield "where", describe_where(found)
+    except Exception as error:  # a worker must live on
+        log.exception("a decision failed")
+        yield "error", sentence(error)
+
+
+def config_of(request: Request):
+    """The `realizing.Config` of a checked request; ValueError where it does not fit."""
+    from arr_coc.realizing import Config
+
+    names = ("share", "budget", "glance", "prune", "allocator", "tier", "revision")
+    settings = {name: request[name] for name in names}
+    if request["tensions"] is not None:
+        from arr_coc.balancing import Tensions
+
+        settings["tensions"] = Tensions(*request["tensions"])
+    return Config(**settings)
+
+
+def small_grid(grid: list[int], tokens: int) -> tuple[int, int]:
+    """Rows and columns of the picture shrunk to at most `tokens`, its aspect kept."""
+    from arr_coc import peers_select
+
+    return peers_select.small_grid(tuple(grid), tokens)
 
 
 def warm_up(model: Any) -> None:
@@ -207,6 +269,7 @@ def empty_look() -> LookResult:
         kv_cache_bytes=0,
         peak_memory_bytes=0,
         peak_memory_kind="",
+        first_token_entropy=None,
     )
 
 
@@ -227,39 +290,6 @@ def _looks(model: Any, request: Request, **options) -> Iterator[tuple[LookResult
         yield {**look, "done": True, "error": sentence(error)}, None
 
 
-def describe_where(realization: Any) -> Where:
-    """A `realizing.Realization` as plain numbers."""
-    tensions, allocation = realization.tensions, realization.allocation
-    look = realization.kept_look
-    return Where(
-        grid=list(realization.grid),
-        budget=realization.budget,
-        relevance=_rows(realization.relevance),
-        propositional=_rows(realization.propositional),
-        perspectival=_rows(realization.perspectival),
-        participatory=_rows(realization.participatory),
-        participatory_source=realization.participatory_source,
-        cells=allocation.cells.tolist(),
-        cell_budgets=[round(budget, 1) for budget in allocation.budgets.tolist()],
-        glance_grid=None if look is None else list(look.attention.shape[-2:]),
-        compress=round(tensions.compress, 4),
-        exploit=round(tensions.exploit, 4),
-        focus=round(tensions.focus, 4),
-        tension_source=realization.tension_source,
-        fallback=realization.fallback,
-    )
-
-
-def allocation_of(where: Where):
-    """The `attending.Allocation` that `describe_where` wrote down."""
-    import torch
-
-    from arr_coc.attending import Allocation
-
-    cells = torch.tensor(where["cells"], dtype=torch.int64).view(-1, 3)  # (K, 3)
-    return Allocation(tuple(where["grid"]), cells, torch.tensor(where["cell_budgets"]))
-
-
 def sentence(error: Exception) -> str:
     """One sentence for a visitor. Only messages written for people pass; the rest is named."""
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
@@ -276,14 +306,7 @@ def _names_a_path(text: str) -> bool:
     return "/" in text or "\\" in text
 
 
-def _rows(values: Any) -> list[list[float]] | None:
-    """A `(1, h, w)` tensor as nested lists with three decimals."""
-    if values is None:
-        return None
-    return [[round(value, 3) for value in row] for row in values[0].float().cpu().tolist()]
-
-
-def _result(model, question, full, focused, where) -> ComparisonResult:
+def _result(model, question, full, focused, shrunk, where) -> ComparisonResult:
     ratio = None
     if not full["error"] and not focused["error"] and focused["time_to_first_token_s"] > 0:
         ratio = round(full["time_to_first_token_s"] / focused["time_to_first_token_s"], 3)
@@ -294,6 +317,7 @@ def _result(model, question, full, focused, where) -> ComparisonResult:
         device=str(model.device),
         full=full,
         focused=focused,
+        shrunk=shrunk,
         tokens_kept=focused["visual_tokens"],
         tokens_total=focused["visual_tokens_full"] or full["visual_tokens_full"],
         ratio=ratio,

@@ -9,10 +9,12 @@ import base64
 import html
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TypedDict
 
 from PIL import Image
 
@@ -26,10 +28,33 @@ element.addEventListener('click', (event) => {
     if (card) trigger('select', {card: Number(card.dataset.card)});
 });
 """
+CHIPS_JS = """
+element.addEventListener('click', (event) => {
+    const chip = event.target.closest('[data-ask]');
+    if (chip) trigger('select', {ask: Number(chip.dataset.ask)});
+});
+"""
 TITLE = "ARR-COC-VIS"
 LINE = "It reads the question, then decides where to look."
 PRIVACY = "Pictures you give are deleted within the hour; nothing else is kept."
 
+ABILITIES = {  # kinds of question of `scenes`, in plain words
+    "colour": "the colour of a thing",
+    "exists": "whether something is there",
+    "where": "in which corner a thing is",
+    "leftmost": "what is leftmost",
+    "beside": "what is next to a thing",
+    "count": "counting",
+    "setting": "what the whole picture shows",
+    "emblem_colour": "the colour of a small emblem",
+    "number": "the number on a small plate",
+    "word": "the word on a small plate",
+    "price": "a price tag",
+    "cheapest": "what is cheapest",
+    "chart_value": "a value in a chart",
+    "chart_highest": "the highest bar of a chart",
+    "form": "an entry of a form",
+}
 GLANCE_CHOICES = [
     ("Keep the quick first look as a blurry background", "periphery"),
     ("Use the quick first look only to decide", "separate"),
@@ -50,6 +75,22 @@ class Example:
     answer: str
     note: str = ""
     expected_failure: bool = False
+
+
+class Listed(TypedDict):
+    """A card over the API."""
+
+    file: str
+    question: str
+    answer: str
+
+
+def listed(examples: list[Example]) -> list[Listed]:
+    """The cards as plain values; files by name."""
+    return [
+        Listed(file=example.path.name, question=example.question, answer=example.answer)
+        for example in examples
+    ]
 
 
 def load_examples(folder: Path) -> list[Example]:
@@ -101,13 +142,15 @@ def header(badge: str) -> str:
     """Title, the one line, and the badge (already HTML)."""
     return (
         f'<header class="arr-head"><div><h1>{TITLE}</h1><p>{LINE}</p></div>'
-        f'<div class="arr-badges">{badge}</div></header>'
+        f'<div class="arr-badges">{badge}</div><a class="arr-whole" href="./" target="_blank" '
+        'rel="noopener">Open the whole page</a></header>'
     )
 
 
-def badge_loading() -> str:
-    """Before the model is there."""
-    return '<span class="arr-badge arr-wait">Waking the model up…</span>'
+def badge_loading(recorded: bool = False) -> str:
+    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile."""
+    words = "Recorded; the model is waking up…" if recorded else "Waking the model up…"
+    return f'<span class="arr-badge arr-wait">{words}</span>'
 
 
 def badge_ready(name: str, bundled: bool, device: str, learned: bool) -> str:
@@ -127,14 +170,18 @@ def badge_failed(sentence: str) -> str:
     return f'<span class="arr-badge arr-bad">The model did not load: {escaped(sentence)}</span>'
 
 
-def about(bundled: bool) -> str:
-    """What the running model can be asked, said plainly."""
+def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = ()) -> str:
+    """What the running model can be asked, said plainly.
+
+    Args:
+        bundled: whether it is the small bundled model.
+        good, weak: the kinds of question it was measured to answer well, and the others (`ABILITIES`).
+    """
     if bundled:
         words = (
-            "<b>What runs here.</b> A very small model, trained from scratch for this page on "
-            "drawn scenes like the cards. Ask it in English about such scenes: what colour a "
-            "thing is, whether something is there, what colour the small emblem on a flag, sign, "
-            "shirt or door is. It cannot count or tell left from right, and a photo of yours is "
+            "<b>What runs here.</b> A very small model, trained from scratch for this page on drawn "
+            "scenes like the cards. Ask it in English about such scenes. It was measured to be good "
+            f"at: {_abilities(good)}. Often wrong at: {_abilities(weak)}. A photo of yours is "
             "outside what it learned: you may try one, but expect wrong answers."
         )
     else:
@@ -143,6 +190,10 @@ def about(bundled: bool) -> str:
             "picture; small things in large pictures show the difference best."
         )
     return f'<p class="arr-about">{words} {PRIVACY}</p>'
+
+
+def _abilities(kinds: Sequence[str]) -> str:
+    return ", ".join(escaped(ABILITIES.get(kind, kind)) for kind in kinds) or "nothing yet"
 
 
 def cards(examples: list[Example], chosen: int | None = None) -> str:
@@ -161,6 +212,15 @@ def cards(examples: list[Example], chosen: int | None = None) -> str:
     )
 
 
+def chips(questions: Sequence[tuple[str, str]]) -> str:
+    """Questions to click for a drawn picture, their answers unsaid; the listener is `CHIPS_JS`."""
+    items = "".join(
+        f'<button type="button" class="arr-chip" data-ask="{index}">{escaped(question)}</button>'
+        for index, (question, _) in enumerate(questions)
+    )
+    return f'<div class="arr-chips"><span>Ask it:</span>{items}</div>'
+
+
 def _small_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else None
 
@@ -170,6 +230,7 @@ def escaped(value: str) -> str:
     return html.escape(str(value), quote=True)
 
 
+@cache
 def _thumbnail(path: Path) -> str:
     with Image.open(path) as picture:
         small = picture.convert("RGB")

@@ -23,9 +23,9 @@ class Loader:
         self.ready, self.lock, self.thread = threading.Event(), threading.Lock(), None
 
     def start(self) -> None:
-        """Begin loading, once."""
+        """Begin loading, once; not where `load` was called already."""
         with self.lock:
-            if self.thread is None:
+            if self.thread is None and not self.ready.is_set():
                 self.thread = threading.Thread(target=self.load, daemon=True)
                 self.thread.start()
 

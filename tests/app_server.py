@@ -1,10 +1,16 @@
-"""One real server for the tests of app and browser: `python app.py` on the bundled base."""
+"""One real server for the tests of app and browser: `python app.py` on the bundled base.
+
+Its examples are some of the committed ones, recorded anew by the command itself.
+"""
 
 import atexit
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +20,8 @@ import httpx
 
 ROOT = Path(__file__).parent.parent
 START_TIMEOUT_S = 60
+BUNDLED_EXAMPLES = ROOT / "examples" / "bundled"
+RECORDED = 3  # examples; each takes a second or two
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,20 @@ class Server:
     url: str
     seconds_to_first_page: float
     process: subprocess.Popen
+
+
+@cache
+def recorded_examples() -> Path:
+    """A folder with the first committed examples and fresh recordings of them, made once."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    entries = json.loads((BUNDLED_EXAMPLES / "examples.json").read_text())[:RECORDED]
+    for entry in entries:
+        shutil.copy(BUNDLED_EXAMPLES / entry["file"], folder)
+    (folder / "examples.json").write_text(json.dumps(entries))
+    command = [sys.executable, "-m", "arr_coc.record", "--examples", folder, "--repetitions", "2"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
 
 
 @cache
@@ -32,6 +54,7 @@ def server() -> Server:
     environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "GRADIO_SERVER_NAME": "127.0.0.1"}
     for name in ("ARR_COC_BASE", "ARR_COC_WEIGHTS", "SPACE_ID", "SPACES_ZERO_GPU"):
         environment.pop(name, None)
+    environment["ARR_COC_EXAMPLES"] = str(recorded_examples())
     start = time.monotonic()
     process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment)
     atexit.register(process.terminate)

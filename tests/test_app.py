@@ -8,15 +8,16 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import gradio as gr
 import httpx
 import pytest
-from app_server import server
+from app_server import recorded_examples, server
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
 from test_intake import png_header
 
-from arr_coc import comparing, intake, page, page_results, serving
+from arr_coc import comparing, deciding, intake, page, page_results, page_steps, serving
 
 FIRST_PAGE_LIMIT_S = 12  # 6 s on two free cores; a test machine is seldom free
 
@@ -49,20 +50,46 @@ def test_the_page_answers_soon():
     assert server().seconds_to_first_page < FIRST_PAGE_LIMIT_S
 
 
-def test_one_typed_public_endpoint(client):
+def test_typed_public_endpoints(client):
     described = client.view_api(return_format="dict", print_info=False)
-    assert list(described["named_endpoints"]) == ["/compare"]
+    assert list(described["named_endpoints"]) == ["/compare", "/relevance", "/examples"]
     endpoint = described["named_endpoints"]["/compare"]
     names = [parameter["parameter_name"] for parameter in endpoint["parameters"]]
-    assert names[:3] == ["image", "question", "share"]
+    assert names[:3] == ["image", "question", "share"] and names[-1] == "shrunk"
     returned = endpoint["returns"][0]["python_type"]["type"]
-    assert all(name in returned for name in ("tokens_kept", "ratio", "relevance"))
+    assert all(name in returned for name in ("tokens_kept", "ratio", "relevance", "shrunk"))
 
 
-def test_it_is_an_mcp_tool():
+def test_they_are_mcp_tools():
     tools = httpx.get(server().url + "gradio_api/mcp/schema").json()
-    assert [tool["name"].endswith("compare") for tool in tools] == [True]
+    assert sorted(tool["name"].rpartition("_")[2] for tool in tools) == [
+        "compare",
+        "examples",
+        "relevance",
+    ]
     assert "question" in json.dumps(tools)
+
+
+def test_where_alone_over_the_api(client, scene):
+    where = client.predict(handle_file(scene), "what is red?", 0.3, api_name="/relevance")
+    assert set(where) == set(deciding.Where.__annotations__)
+    assert 0 < len(where["cells"]) <= where["budget"]
+    with pytest.raises(AppError, match="empty"):
+        client.predict(handle_file(scene), " ", 0.3, api_name="/relevance")
+
+
+def test_the_cards_over_the_api(client):
+    cards = client.predict(api_name="/examples")
+    assert cards and all(set(card) == {"file", "question", "answer"} for card in cards)
+    assert all("/" not in card["file"] for card in cards)
+
+
+def test_the_shrunk_picture_over_the_api(client, scene):
+    result = ask(client, scene, share=0.3, shrunk=True)
+    assert result["shrunk"]["done"] and result["shrunk"]["error"] is None
+    assert 0 < result["shrunk"]["visual_tokens"] <= result["tokens_kept"]
+    assert result["shrunk"]["first_token_entropy"] >= 0
+    assert ask(client, scene)["shrunk"] is None
 
 
 def test_a_comparison(client, scene):
@@ -151,7 +178,7 @@ def test_odd_but_sound_files(client, tmp_path):
 def call(image, question="what colour?"):
     """A hand-made request past the client library: the event lines that come back."""
     url = server().url + "gradio_api/call/compare"
-    data = [image, question, 0.2, None, "periphery", "before", 8]
+    data = [image, question, 0.2, None, "periphery", "before", 8, False]
     event = httpx.post(url, json={"data": data}).json()["event_id"]
     return httpx.get(f"{url}/{event}", timeout=60).text
 
@@ -189,6 +216,14 @@ def test_source_of_takes_uploads_only(tmp_path):
     for bad in (str(outside), str(link), f"{inside.parent}/../b.png", "", None):
         with pytest.raises(intake.IntakeError):
             serving.source_of({"path": bad}, inside.parent)
+
+
+def test_what_is_loaded_is_not_loaded_again(monkeypatch):
+    loader, loads = serving.Loader(warm=False), []
+    monkeypatch.setattr(loader, "load", lambda: loads.append(1))
+    loader.ready.set()
+    loader.start()
+    assert loads == [] and loader.thread is None
 
 
 def test_a_base_that_does_not_load_is_said(monkeypatch, tmp_path):
@@ -247,27 +282,13 @@ def test_faster_is_said_only_when_it_was(ratio):
     assert ("slower" in words) == (ratio is not None and ratio < 0.95)
 
 
-def test_gauges_stand_where_their_names_are(bundled, picture):
-    result = comparing.compare(bundled, picture, "read the sign", max_new_tokens=2)
-    gist = page_results.tensions({**result["where"], "compress": 1.0})
-    fine = page_results.tensions({**result["where"], "compress": 0.0})
-    assert "left:0%" in gist and "Gist: the picture" in gist
-    assert "left:100%" in fine and "Fine detail: what" in fine
-    section = page_results.where_section(picture, result)
-    assert len(re.findall(r'<img src="data:image/', section)) == 7
-    fallen = {**result, "where": {**result["where"], "fallback": "ValueError: <b>"}}
-    assert "&lt;b&gt;" in page_results.where_section(picture, fallen)
-
-
 def test_words_for_platform_errors():
-    import gradio as gr
-
     import app
 
     for title, word in (("ZeroGPU quota exceeded", "minutes"), ("No GPU available", "busy")):
-        assert word in app.refusal(gr.Error("x", title=title)).message
-    assert "worker" in app.refusal(gr.Error("x", title="ZeroGPU worker error")).message
-    assert app.refusal(intake.IntakeError("<b>")).message == "&lt;b&gt;"
+        assert word in page_steps.refusal(gr.Error("x", title=title)).message
+    assert "worker" in page_steps.refusal(gr.Error("x", title="ZeroGPU worker error")).message
+    assert page_steps.refusal(intake.IntakeError("<b>")).message == "&lt;b&gt;"
     assert app.gpu_seconds(1, 2, token="x") <= 60
 
 
@@ -275,6 +296,7 @@ def test_remarks():
     bundled, other = {"bundled": True}, {"bundled": False}
     card = page.Example("a.png", "first?", "yes", note="small and far")
     assert "your own" in page_results.remark(bundled, None, False)
+    assert page_results.remark(bundled, None, False, own=False) == ""
     assert page_results.remark(other, None, False) == ""
     assert page_results.remark(bundled, card, True) == "small and far"
     assert page_results.remark(bundled, card, False) == ""
@@ -295,6 +317,66 @@ def test_thumbnails_and_cards(tmp_path):
 def test_stopping_keeps_what_came():
     import app
 
-    shown, state, _ = app.on_stop({"full": finished(), "focused": comparing.empty_look()})
+    looks = {"full": finished(), "focused": comparing.empty_look(), "shrunk": None}
+    shown, state, _ = app.on_stop(looks)
     assert "red" in shown and "Stopped" in shown and state is None
-    assert app.on_pick(SimpleNamespace(_data={"card": 10**6}))[3] is not None  # skipped
+
+
+def event(**data):
+    return SimpleNamespace(_data=data)
+
+
+@pytest.fixture(scope="module")
+def steps():
+    return page_steps.Steps(recorded_examples())
+
+
+def test_a_card_shows_what_was_recorded(steps):
+    fresh = steps.on_pick(event(card=1))
+    assert fresh[1].count("arr-mark") == 3 and fresh[7] == steps.examples[1].question
+    assert fresh[9] == 1 and fresh[13]["recorded"]
+    other = steps.opened(1, "another question?")
+    assert other[13] is None and "arr-mark" not in other[1]
+    for bad in (10**6, -1, "1", True, None, [0]):
+        assert len(steps.on_pick(event(card=bad))) == len(fresh)
+        assert steps.example_of(bad) is None
+
+
+def test_events_of_any_shape_are_survived(steps):
+    shown = steps.opened(0)[13]
+    for bad in (None, [], [1, 2], ["a"] * 3, [2, 0, 0], [True] * 3, {"a": 1}, "${7*6}"):
+        with pytest.raises(gr.Error):
+            steps.on_tensions(shown, event(tensions=bad))
+        assert steps.on_save(shown, event(save=str(bad))) == gr.skip()
+        assert steps.on_chip([["q", "a"]], event(ask=bad)) == gr.skip()
+        steps.on_question(bad, "q", bad)
+    assert steps.on_tensions(None, event(tensions=[0, 0, 0]))[0] == gr.skip()
+    with pytest.raises(gr.Error, match="no comparison"):
+        steps.on_save(None, event(save="png"))
+
+
+def test_tensions_are_kept_for_the_next_comparison_until_reset(steps):
+    shown = steps.opened(0)[13]
+    *_, tuned, tensions = steps.on_tensions(shown, event(tensions=[0.1, 0.2, 0.3]))
+    assert tensions == [0.1, 0.2, 0.3] and tuned["where"]["compress"] == 0.1
+    *_, back, tensions = steps.on_reset(tuned)
+    assert tensions is None and back["where"] == shown["where"]
+
+
+def test_a_drawn_picture_brings_its_truth(steps):
+    fresh = steps.on_draw(None)
+    drawn, question = fresh[10], fresh[7]
+    assert steps.truth_of(question, None, drawn) == drawn[0][1]
+    assert steps.truth_of("another?", None, drawn) is None
+    assert fresh[11].count("data-ask") == len(drawn)
+    assert steps.on_chip(drawn, event(ask=1)) == drawn[1][0]
+    with pytest.raises(gr.Error, match="room for 1 to 8"):
+        steps.on_sign("<script>alert(1)</script>")
+
+
+def test_an_own_picture_has_no_card_and_no_truth(steps, scene, tmp_path):
+    fresh = steps.on_own_picture(str(scene))
+    assert fresh[9] is None and fresh[13] is None and "arr-base" in fresh[0]
+    fake = tmp_path / "a.png"
+    fake.write_bytes(b"no picture")
+    assert "not a picture" in steps.on_own_picture(str(fake))[2]

@@ -3,6 +3,7 @@
 Chromium is found by the variable CHROMIUM, else on the PATH.
 """
 
+import json
 import os
 import shutil
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import gradio as gr
 import pytest
 from app_server import server
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from arr_coc import comparing, page_results
@@ -57,64 +59,183 @@ def _note(tab, url):
 def visit(tab, query=""):
     tab.goto(server().url + query)
     expect(tab.locator(".arr-badge")).to_have_count(3, timeout=60_000)  # one while it loads
-    expect(tab.locator("#arr-picture img").first).to_be_visible()
+    expect(tab.locator("#arr-look .arr-base")).to_be_visible()
+
+
+BOX = "#arr-question textarea, #arr-question input"
+LIVE = ".arr-strip:has-text('measured in this one run')"
 
 
 def ask(tab, question=None):
     if question is not None:
-        tab.locator("#arr-question textarea, #arr-question input").fill(question)
+        tab.locator(BOX).fill(question)
     tab.locator("#arr-go").click()
 
 
-def shown(tab):
-    """Every picture's natural width inside the section on where looking pays."""
-    script = "images => images.map(image => image.naturalWidth)"
-    return tab.locator(".arr-where img").evaluate_all(script)
+def finished(tab):
+    """A live comparison stands on the page; a recorded one does not count."""
+    expect(tab.locator(LIVE)).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
 
 
-def test_pick_compare_and_see_both_answers(tab):
+def look_data(tab):
+    return tab.locator("#arr-look .arr-viewer").get_attribute("data-look")
+
+
+def test_a_recorded_comparison_is_there_with_no_click(tab):
+    tab.goto(server().url)
+    expect(tab.locator(".arr-answer .arr-text")).to_have_count(3)
+    expect(tab.locator(".arr-answer .arr-mark")).to_have_count(3)
+    expect(tab.locator(".arr-recorded")).to_contain_text("Recorded 20")
+    for part, limit in ((".arr-strip", 800), (".arr-cards", 790)):
+        box = tab.locator(part).first.bounding_box()
+        assert box["y"] < limit, part
+    assert tab.locator(".arr-strip").bounding_box()["y"] + 100 < DESK["height"]
+    assert tab.errors == [] and tab.elsewhere == []
+
+
+def test_pick_compare_and_see_the_answers(tab):
     visit(tab)
     card = tab.locator(".arr-card").nth(1)
     question = card.locator("span").inner_text()
     card.click()
-    box = tab.locator("#arr-question textarea, #arr-question input")
-    expect(box).to_have_value(question)
+    expect(tab.locator(BOX)).to_have_value(question)
     expect(tab.locator(".arr-card").nth(1)).to_have_attribute("aria-pressed", "true")
     ask(tab)
-    expect(tab.locator(".arr-strip")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
+    finished(tab)
     expect(tab.locator(".arr-answer .arr-text")).to_have_count(2)
     expect(tab.locator(".arr-answer .arr-mark")).to_have_count(2)  # a card's truth is known
-    strip = tab.locator(".arr-strip").inner_text()
-    assert " kept, " in strip and "measured in this one run" in strip and "MB" in strip
-    expect(tab.locator(".arr-where h2").first).to_have_text("Where looking pays")
-    assert len(shown(tab)) == 7 and min(shown(tab)) > 100
+    assert "MB" in tab.locator(".arr-strip").inner_text()
+    expect(tab.locator(".arr-recorded")).to_have_count(0)
+    expect(tab.locator(".arr-map")).to_have_count(3)
     expect(tab.locator(".arr-gauge")).to_have_count(3)
+    tab.locator("#arr-shrunk input").check()
+    ask(tab)
+    expect(tab.locator(".arr-answer .arr-mark")).to_have_count(3, timeout=1000 * COMPARE_LIMIT_S)
     assert tab.errors == [] and tab.elsewhere == []
+
+
+def drawn(tab):
+    """A fingerprint of what the viewer's canvas shows."""
+    script = "canvas => canvas.width && canvas.toDataURL().length + canvas.toDataURL().slice(-80)"
+    return tab.locator(".arr-over").evaluate(script)
 
 
 def test_views_switch_without_the_server(tab):
     visit(tab)
-    ask(tab)
-    expect(tab.locator(".arr-where")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
-    expect(tab.locator(".arr-stage .arr-heat")).to_be_visible()
     tab.context.set_offline(True)
-    tab.locator("label[for=arr-view-kept]").click()
-    expect(tab.locator(".arr-stage .arr-kept")).to_be_visible()
-    expect(tab.locator(".arr-stage .arr-heat")).to_be_hidden()
+    seen = {drawn(tab)}
+    for view in ("saw", "sized", "kept"):
+        tab.locator(f"label[for=arr-view-{view}]").click()
+        seen.add(drawn(tab))
+        assert view in tab.locator("#arr-look .arr-viewer").get_attribute("data-view")
+    assert len(seen) == 4 and all(seen)
     tab.keyboard.press("ArrowRight")
-    expect(tab.locator(".arr-stage .arr-saw")).to_be_visible()
+    expect(tab.locator("#arr-look .arr-over")).to_be_hidden()  # the picture itself
+    tab.locator("label[for=arr-view-heat]").click()
+    tab.locator(".arr-wipe").fill("40")
+    style = tab.locator("#arr-look .arr-over").get_attribute("style")
+    assert "60%" in style
+
+
+def test_places_tell_what_they_were_given(tab):
+    visit(tab)
+    readout = tab.locator(".arr-readout")
+    tab.locator(".arr-cells").focus()
+    tab.keyboard.press("ArrowRight")
+    expect(readout).to_contain_text("column 10 of 16")
+    expect(readout).to_contain_text("Relevance")
+    expect(tab.locator(".arr-cursor")).to_be_visible()
+    tab.keyboard.press("Escape")
+    expect(tab.locator(".arr-cursor")).to_be_hidden()
+    data = json.loads(look_data(tab))
+    _, row, column = data["cells"][0]
+    box, (h, w) = tab.locator(".arr-cells").bounding_box(), data["grid"]
+    tab.locator(".arr-cells").hover(
+        position={"x": (column + 0.5) * box["width"] / w, "y": (row + 0.5) * box["height"] / h}
+    )
+    expect(readout).to_contain_text(f"Row {row + 1} of {h}, column {column + 1} of {w}: kept")
+    expect(readout).to_contain_text("level 0, budget")
+
+
+def test_dragging_a_tension_looks_elsewhere_and_reset_comes_back(tab):
+    visit(tab)
+    before = look_data(tab)
+    gauge = tab.locator(".arr-gauge input").first
+    gauge.focus()
+    gauge.press("Home")
+    expect(tab.locator("#arr-look .arr-viewer")).not_to_have_attribute("data-look", before)
+    expect(tab.locator(".arr-tensions .arr-about")).to_contain_text("set by hand")
+    expect(tab.locator(".arr-gauge p").first).to_contain_text("Gist")
+    tab.locator("#arr-reset").click()
+    expect(tab.locator("#arr-look .arr-viewer")).to_have_attribute("data-look", before)
+    assert tab.errors == []
+
+
+def test_a_new_picture_and_its_questions(tab):
+    visit(tab)
+    tab.locator("#arr-draw").click()
+    chips = tab.locator(".arr-chip")
+    expect(chips.first).to_be_visible()
+    expect(tab.locator(".arr-strip")).to_have_count(0)
+    chips.last.click()
+    expect(tab.locator(BOX)).to_have_value(chips.last.inner_text())
+    ask(tab)
+    finished(tab)
+    expect(tab.locator(".arr-mark")).to_have_count(2)
+
+
+def test_the_race_is_played_or_stands_still_where_motion_is_unwanted(browser):
+    for motion, words in (("no-preference", "Played"), ("reduce", "no motion")):
+        context = browser.new_context(viewport=DESK, reduced_motion=motion)
+        tab = context.new_page()
+        visit(tab)
+        tab.locator(".arr-race-play").click()
+        expect(tab.locator(".arr-race-speed")).to_contain_text(words)
+        if motion == "reduce":
+            text = tab.locator(".arr-answer .arr-text").first.inner_text()
+            expect(tab.locator(".arr-race-text").first).to_have_text(text)
+        context.close()
+
+
+def test_the_comparison_can_be_saved_and_stands_alone(tab, tmp_path):
+    visit(tab)
+    for kind in ("json", "png", "html"):
+        with tab.expect_download() as download:
+            tab.locator(f"[data-save={kind}]").click()
+        download.value.save_as(tmp_path / f"saved.{kind}")
+    saved = json.loads((tmp_path / "saved.json").read_text())
+    assert saved["focused"]["done"]
+    assert Image.open(tmp_path / "saved.png").size == (1200, 630)
+    tab.goto((tmp_path / "saved.html").as_uri())
+    expect(tab.locator(".arr-answer")).to_have_count(3)
+    expect(tab.locator(".arr-over")).to_have_js_property("width", 640)
+    assert drawn(tab)
+    tab.locator(".arr-race-play").click()
+    expect(tab.locator(".arr-race-speed")).to_contain_text("Played")
+    assert tab.errors == [] and tab.elsewhere == []
+
+
+def test_the_card_for_embedding_fits(browser):
+    context = browser.new_context(viewport={"width": 700, "height": 560})
+    tab = context.new_page()
+    visit(tab, "?arr_view=card")
+    expect(tab.locator(".arr-answer .arr-text")).to_have_count(3)
+    expect(tab.locator("#arr-pick")).to_be_hidden()
+    strip = tab.locator(".arr-strip").bounding_box()
+    assert strip["y"] + strip["height"] <= 560 and strip["x"] + strip["width"] <= 700
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 700
+    context.close()
 
 
 def test_nothing_in_a_question_or_link_is_executed(tab):
     evil = "${1111*1111} {{1111*1111}} <img src=x onerror=alert(1)> what?"
     visit(tab, f"?arr_q={quote(evil)}&arr_budget=35&arr_example=1")
-    box = tab.locator("#arr-question textarea, #arr-question input")
-    expect(box).to_have_value(evil)
+    expect(tab.locator(BOX)).to_have_value(evil)
     expect(tab.locator(".arr-card").nth(1)).to_have_attribute("aria-pressed", "true")
-    expect(tab.locator("input[type=number]").first).to_have_value("35")
+    expect(tab.locator(".arr-link")).to_contain_text("arr_budget=35")
     expect(tab.locator(".arr-strip")).to_have_count(0)  # a link never runs
     ask(tab)
-    expect(tab.locator(".arr-strip")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
+    finished(tab)
     expect(tab.locator(".arr-mark")).to_have_count(0)  # another question: its truth is not known
     assert (
         tab.locator("img[src=x]").count() == 0 and "1234321" not in tab.locator("body").inner_text()
@@ -145,15 +266,15 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
     visit(tab)
     fake = tmp_path / "fake.png"
     fake.write_bytes(b"I am no picture")
-    tab.get_by_label("Clear").or_(tab.get_by_label("Remove Image")).first.click()
+    tab.locator("#arr-own").click()
+    expect(tab.locator("#arr-look")).to_be_hidden()
     tab.locator("#arr-picture input[type=file]").set_input_files(fake)
     expect(tab.locator(".arr-card[aria-pressed=true]")).to_have_count(0)
-    ask(tab, "what is it?")
     expect(tab.locator(".arr-message")).to_contain_text("not a picture", timeout=15_000)
     tab.locator(".arr-card").first.click()
-    expect(tab.locator(".arr-message")).to_have_count(0)
+    expect(tab.locator(".arr-recorded")).to_be_visible()
     ask(tab)
-    expect(tab.locator(".arr-strip")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
+    finished(tab)
 
 
 def test_stop_then_compare_again(tab):
@@ -163,7 +284,7 @@ def test_stop_then_compare_again(tab):
     tab.locator("#arr-stop").click()
     expect(tab.locator(".arr-answers")).to_contain_text("Stopped.", timeout=15_000)
     ask(tab)
-    expect(tab.locator(".arr-strip")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
+    finished(tab)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -172,6 +293,6 @@ def test_a_phone_scrolls_one_way_only(browser, theme):
     tab = context.new_page()
     visit(tab, f"?__theme={theme}")
     ask(tab)
-    expect(tab.locator(".arr-where")).to_be_visible(timeout=1000 * COMPARE_LIMIT_S)
+    finished(tab)
     assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     context.close()

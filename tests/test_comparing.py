@@ -24,6 +24,7 @@ class Measures:
     kv_cache_bytes: int = 4096
     peak_memory_bytes: int = 10**8
     peak_memory_kind: str = "peak resident memory of the process"
+    first_token_entropy: float = 0.5
 
 
 def decision():
@@ -31,6 +32,7 @@ def decision():
     return SimpleNamespace(
         grid=(6, 8),
         budget=9,
+        config=SimpleNamespace(allocator="topk"),
         relevance=relevance,
         propositional=relevance,
         perspectival=relevance.flip(1),
@@ -53,8 +55,10 @@ class Fake:
         self.failures = {False: fail_full, True: fail_focused}
         self.asked = []
 
-    def stream(self, image, question, *, use_arr_coc, config=None, max_new_tokens, deadline_s):
-        self.asked.append((use_arr_coc, config, question, image.size, max_new_tokens))
+    def stream(
+        self, image, question, *, use_arr_coc, config=None, max_new_tokens, deadline_s, grid=None
+    ):
+        self.asked.append((use_arr_coc, config, question, image.size, max_new_tokens, grid))
         answer = SimpleNamespace(text="", stage="encode", done=False, measures=None)
         answer.realization = None
         yield answer
@@ -87,7 +91,7 @@ def test_records_come_in_order_and_survive_pickling():
     assert (result["tokens_kept"], result["tokens_total"], result["ratio"]) == (9, 48, 2.5)
     assert result["full"]["text"] == result["focused"]["text"] == "red"
     assert [asked[0] for asked in model.asked] == [False, True]
-    assert model.asked[0][2:] == ("what colour?", (256, 192), comparing.NEW_TOKENS)
+    assert model.asked[0][2:5] == ("what colour?", (256, 192), comparing.NEW_TOKENS)
     allocation = comparing.allocation_of(result["where"])
     assert (allocation.cells == decision().allocation.cells).all()
 
@@ -118,6 +122,30 @@ def test_the_focused_answer_stands_when_the_stock_look_fails():
     assert result["focused"]["text"] == "red" and result["where"] is not None
 
 
+def test_the_shrunk_picture_has_as_many_tokens_and_comes_last():
+    model = Fake()
+    records = list(comparing.compare_stream(model, request(shrunk=True)))
+    kinds = [kind for kind, _ in records]
+    assert kinds == ["full"] * 2 + ["focused"] * 2 + ["shrunk"] * 2 + ["result"]
+    rows, columns = model.asked[2][-1]
+    assert (rows, columns) == (3, 3) and model.asked[0][-1] is None
+    result = records[-1][1]
+    assert result["shrunk"]["visual_tokens_full"] == 48
+    assert comparing.last(comparing.compare_stream(model, request()))["shrunk"] is None
+
+
+def test_settings_reach_the_config():
+    config = comparing.config_of(
+        request(tensions=[0.1, 0.2, 0.3], allocator="quadtree", tier="fast")
+    )
+    assert (config.allocator, config.tier, config.tensions) == (
+        "quadtree",
+        "fast",
+        Tensions(0.1, 0.2, 0.3),
+    )
+    assert comparing.config_of(request()).tensions is None
+
+
 def test_a_budget_over_the_picture_names_both_numbers():
     result = comparing.last(comparing.compare_stream(Fake(), request(budget=900)))
     assert result["full"]["text"] == "red"
@@ -132,6 +160,11 @@ def test_a_budget_over_the_picture_names_both_numbers():
         {"glance": "sideways"},
         {"prune": "during"},
         {"max_new_tokens": 10**6},
+        {"allocator": "best"},
+        {"tier": "slow"},
+        {"tensions": [0.1, 0.2]},
+        {"tensions": [0.1, 0.2, float("nan")]},
+        {"tensions": "abc"},
     ],
 )
 def test_the_door(changes):
@@ -163,3 +196,18 @@ def test_on_the_bundled_base(bundled, picture):
     rows, columns = result["where"]["grid"]
     assert rows * columns == result["tokens_total"]
     assert len(result["where"]["relevance"]) == rows
+
+
+def test_shrunk_is_the_stock_model_on_the_resized_picture(bundled, picture):
+    from arr_coc.peers_before import Downsample
+
+    result = comparing.compare(bundled, picture, "what is this?", shrunk=True, max_new_tokens=2)
+    kept = result["tokens_kept"]
+    with torch.inference_mode():
+        reduced = Downsample()(
+            bundled, bundled.prepare(picture, "what is this?"), "what is this?", kept
+        )
+    assert result["shrunk"]["visual_tokens"] == reduced.visual_tokens <= kept
+    assert result["shrunk"]["stages_s"]["glance"] == 0
+    looks = [result[look] for look in ("full", "focused", "shrunk")]
+    assert all(0 <= look["first_token_entropy"] < 12 for look in looks)

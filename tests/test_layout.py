@@ -35,6 +35,8 @@ BELOW = {
     "realizing": STAGES,
     "homunculus": STAGES | {"realizing"},
     "measuring": set(),
+    "warping": set(),
+    "deciding": {"attending", "balancing", "realizing"},
     "loading": {"balancing"},
     "qwen_encode": {"attending"},
     "qwen_answer": {"realizing", "qwen_encode", "measuring"},

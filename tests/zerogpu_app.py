@@ -27,6 +27,9 @@ class Config:
     budget: int | None
     glance: str
     prune: str
+    allocator: str
+    tier: str | None
+    revision: str | None
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Measures:
     kv_cache_bytes: int = 1
     peak_memory_bytes: int = 1
     peak_memory_kind: str = "nothing"
+    first_token_entropy: float | None = None
 
 
 @dataclass(frozen=True)
