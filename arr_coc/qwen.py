@@ -338,7 +338,8 @@ class ARRCOCQwen:
             return self.encode_with(qwen_encode.encode_all, picture)
         allocation = realization.allocation
         if realization.config.prune == "before":
-            return self.encode_with(qwen_encode.encode_before, picture, allocation)
+            context = realization.config.context_cells(picture.tokens)
+            return self.encode_with(qwen_encode.encode_before, picture, allocation, context)
         return qwen_encode.cut(self.encode_with(qwen_encode.encode_all, picture), allocation)
 
     def encode_with(self, encoder, picture: Picture, *rest) -> TokenSet:

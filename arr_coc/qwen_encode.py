@@ -9,6 +9,7 @@ in the processor's block order. Patch coordinates are `(row, column)` on the nat
 cells sit between its integers.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
     repeat_kv,
 )
 
+from arr_coc import attending
 from arr_coc.attending import Allocation
 
 
@@ -238,15 +240,33 @@ def _average_cells(picture: Picture, corners: Tensor, rows: int, columns: int) -
     return frames.reshape(len(corners), m * m, -1)
 
 
-def encode_before(visual: torch.nn.Module, picture: Picture, allocation: Allocation) -> TokenSet:
-    """Prune before the encoder: it only ever sees the kept cells."""
-    device = picture.patches.device
+def encode_before(
+    visual: torch.nn.Module, picture: Picture, allocation: Allocation, context: int = 0
+) -> TokenSet:
+    """Prune before the encoder: it only ever sees the kept cells, and `context` more.
+
+    The context is native cells spread evenly over the picture, in the encoder alone: it attends
+    globally, and what it is shown without any surroundings it places and reads less well. Their
+    features are dropped. Allocations with coarse cells cover the surroundings and take none.
+    """
+    device, kept = picture.patches.device, len(allocation)
+    if context and allocation.is_native:
+        allocation = _with_context(allocation, context)
     bounds = allocation.bounds().to(device)
     positions = cell_patch_positions(bounds, picture.geometry.merge)
     patch_grid = tuple(picture.grid_thw[0, 1:].tolist())
     patches = cell_patches(picture, allocation)
     features, deepstack = encode_patches(visual, patches, positions, patch_grid)
-    return TokenSet(features, tuple(deepstack), cell_places(bounds))
+    planes = tuple(plane[:kept] for plane in deepstack)
+    return TokenSet(features[:kept], planes, cell_places(bounds[:kept]))
+
+
+def _with_context(allocation: Allocation, context: int) -> Allocation:
+    """The native allocation, followed by those of `context` evenly spread cells that it lacks."""
+    spread = attending.uniform(allocation.grid, min(context, math.prod(allocation.grid)))
+    new = ~torch.isin(spread.native_index(), allocation.native_index())
+    cells = torch.cat([allocation.cells, spread.cells[new]])
+    return Allocation(allocation.grid, cells, torch.cat([allocation.budgets, spread.budgets[new]]))
 
 
 def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:

@@ -45,6 +45,8 @@ class Config:
             "periphery" keeps it in the KV cache, before the fovea, as part of the budget; "auto" keeps
             it where the tensions ask for the gist and it fits; "off" takes none.
         prune: "before" the vision encoder (it only sees what is kept) or "after" it.
+        context: with "before", share in [0, 1] of the image's tokens that the encoder sees besides, spread
+            evenly; the language model never holds them.
         tier: a name from `attending.TIERS`, which overrides the share, or "question", which lets the
             question's words choose one (`balancing.lexical_tier`); None for the share.
         allocator: a name from `allocators.ALLOCATORS`. "adaptive" and "quadtree" may spend less than
@@ -57,6 +59,7 @@ class Config:
     budget: int | None = None
     glance: str = "auto"
     prune: str = "before"
+    context: float = 0.10
     tier: str | None = None
     allocator: str = "topk"
     tensions: Tensions | None = None
@@ -71,8 +74,14 @@ class Config:
         if self.tier is not None and self.tier not in tiers:
             raise ValueError(f"tier is {self.tier!r}, expected one of {', '.join(tiers)}")
         check_allocator(self.allocator)
+        if not 0 <= self.context <= 1:
+            raise ValueError(f"context is {self.context}, allowed is 0 to 1")
         if self.budget is None:
             attending.tokens_for_share(self.share, 1)
+
+    def context_cells(self, available: int) -> int:
+        """Cells that the encoder sees besides, on an image of `available` tokens."""
+        return round(self.context * available)
 
     def tokens(self, available: int, question: str = "") -> int:
         """Tokens to spend on an image of `available`; ValueError where it does not fit.

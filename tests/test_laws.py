@@ -406,3 +406,19 @@ def test_independence_maps_do_not_depend_on_batch_mates():
     saliency = [knowing.perspectival(t)[0] for t in (alone, together)]
     cells = [TopK()(s, 12).cells for s in saliency]
     assert torch.equal(*cells)
+
+
+def test_with_everything_as_context_before_is_after(host, ask):
+    """Context is seen by the encoder and dropped: with all cells it is the whole encoder, cut."""
+    allocation = TopK()(torch.rand(ask.picture.grid, generator=torch.Generator().manual_seed(5)), 7)
+    visual, picture = host.model.model.visual, ask.picture
+    with torch.inference_mode():
+        everything = qwen_encode.encode_before(visual, picture, allocation, picture.tokens)
+        some = qwen_encode.encode_before(visual, picture, allocation, 5)
+        none = qwen_encode.encode_before(visual, picture, allocation)
+        after = qwen_encode.cut(qwen_encode.encode_all(visual, picture), allocation)
+    assert len(everything) == len(some) == len(allocation)
+    assert torch.equal(everything.places, none.places)
+    assert gap(everything.features, after.features) < 1e-4
+    assert all(gap(a, b) < 1e-4 for a, b in zip(everything.deepstack, after.deepstack))
+    assert gap(some.features, none.features) > 1e-3 < gap(some.features, after.features)

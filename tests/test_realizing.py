@@ -138,6 +138,7 @@ def test_recombining_with_too_small_a_budget_names_both_numbers():
         (dict(prune="during"), "prune is 'during', expected one of before, after"),
         (dict(share=0.0), "share is 0.0, allowed"),
         (dict(share=1.2), "share is 1.2, allowed"),
+        (dict(context=2.0), "context is 2.0, allowed is 0 to 1"),
         (dict(tier="best"), "tier is 'best', expected one of fast, balanced, accurate, question"),
         (
             dict(allocator="best"),
