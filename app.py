@@ -79,7 +79,7 @@ def compare(
     question: str,
     share: float = 0.20,
     budget: int | None = None,
-    glance: str = "periphery",
+    glance: str = "auto",
     prune: str = "before",
     max_new_tokens: int = comparing.NEW_TOKENS,
     shrunk: bool = False,
@@ -91,7 +91,7 @@ def compare(
         question: at most 500 characters.
         share: share of the picture's visual tokens to keep, 0.05 to 1.
         budget: visual tokens to keep; overrides share.
-        glance: what becomes of the quick first look: periphery, separate or off.
+        glance: what becomes of the quick first look: auto, periphery, separate or off.
         prune: drop tokens before or after the vision encoder.
         max_new_tokens: longest answer in tokens, 1 to 256.
         shrunk: ask a third time, of the whole picture resized to as many tokens.

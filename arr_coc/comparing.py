@@ -31,7 +31,7 @@ __all__ = ["ComparisonResult", "LookResult", "Where", "allocation_of", "check", 
 
 log = logging.getLogger(__name__)
 
-GLANCES = ("periphery", "separate", "off")
+GLANCES = ("auto", "periphery", "separate", "off")
 PRUNES = ("before", "after")
 ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
 TIERS = ("fast", "balanced", "accurate", "question")
@@ -104,7 +104,7 @@ def check(
     share: float = 0.20,
     *,
     budget: int | None = None,
-    glance: str = "periphery",
+    glance: str = "auto",
     prune: str = "before",
     allocator: str = "topk",
     tier: str | None = None,
@@ -121,7 +121,7 @@ def check(
         question: at most `intake.MAX_QUESTION` characters.
         share: of the picture's visual tokens, in [0.05, 1].
         budget: visual tokens, which overrides the share.
-        glance: "periphery", "separate" or "off".
+        glance: one of `GLANCES`.
         prune: "before" or "after" the vision encoder.
         allocator: one of `ALLOCATORS`.
         tier: one of `TIERS`, which overrides the share, or None.

@@ -56,6 +56,7 @@ ABILITIES = {  # kinds of question of `scenes`, in plain words
     "form": "an entry of a form",
 }
 GLANCE_CHOICES = [
+    ("Let the question decide whether it is kept", "auto"),
     ("Keep the quick first look as a blurry background", "periphery"),
     ("Use the quick first look only to decide", "separate"),
     ("No quick look: ignore the question when deciding", "off"),

@@ -72,7 +72,7 @@ def _variant(name: str, **settings) -> tuple[str, Callable[[], Method]]:
 VARIANTS: dict[str, Callable[[], Method]] = dict(
     [
         _variant("arr-coc-no-glance", glance="off"),
-        _variant("arr-coc-no-context", context=0.0),
+        _variant("arr-coc-context", context=0.1),
         _variant("arr-coc-separate", glance="separate"),
         _variant("arr-coc-periphery", glance="periphery"),
         _variant("arr-coc-window", allocator="window"),

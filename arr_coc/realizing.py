@@ -59,7 +59,7 @@ class Config:
     budget: int | None = None
     glance: str = "auto"
     prune: str = "before"
-    context: float = 0.10
+    context: float = 0.0
     tier: str | None = None
     allocator: str = "topk"
     tensions: Tensions | None = None

@@ -178,7 +178,7 @@ def test_odd_but_sound_files(client, tmp_path):
 def call(image, question="what colour?"):
     """A hand-made request past the client library: the event lines that come back."""
     url = server().url + "gradio_api/call/compare"
-    data = [image, question, 0.2, None, "periphery", "before", 8, False]
+    data = [image, question, 0.2, None, "auto", "before", 8, False]
     event = httpx.post(url, json={"data": data}).json()["event_id"]
     return httpx.get(f"{url}/{event}", timeout=60).text
 

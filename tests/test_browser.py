@@ -66,6 +66,13 @@ BOX = "#arr-question textarea, #arr-question input"
 LIVE = ".arr-strip:has-text('measured in this one run')"
 
 
+STOP_AT_ONCE = """() => new MutationObserver((_, observer) => {
+    if (!document.querySelector('.arr-pulse')) return;
+    observer.disconnect();
+    document.querySelector('#arr-stop').click();
+}).observe(document.body, {childList: true, subtree: true, attributes: true, characterData: true})"""
+
+
 def ask(tab, question=None):
     if question is not None:
         tab.locator(BOX).fill(question)
@@ -159,16 +166,23 @@ def test_places_tell_what_they_were_given(tab):
 
 def test_dragging_a_tension_looks_elsewhere_and_reset_comes_back(tab):
     visit(tab)
-    before = look_data(tab)
+    before, picture = look_data(tab), drawn(tab)
     gauge = tab.locator(".arr-gauge input").first
+    stood = gauge.input_value()
     gauge.focus()
     gauge.press("Home")
     expect(tab.locator("#arr-look .arr-viewer")).not_to_have_attribute("data-look", before)
     expect(tab.locator(".arr-tensions .arr-about")).to_contain_text("set by hand")
     expect(tab.locator(".arr-gauge p").first).to_contain_text("Gist")
+    assert drawn(tab) not in (picture, 0)
     tab.locator("#arr-reset").click()
     expect(tab.locator("#arr-look .arr-viewer")).to_have_attribute("data-look", before)
-    assert tab.errors == []
+    expect(gauge).to_have_value(stood)
+    assert drawn(tab) == picture
+    tab.locator(".arr-card").nth(2).click()
+    expect(tab.locator("#arr-look .arr-viewer")).not_to_have_attribute("data-look", before)
+    expect(tab.locator("#arr-look .arr-over")).to_have_js_property("width", 640)
+    assert drawn(tab) != picture and tab.errors == []
 
 
 def test_a_new_picture_and_its_questions(tab):
@@ -279,9 +293,8 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
 
 def test_stop_then_compare_again(tab):
     visit(tab)
+    tab.evaluate(STOP_AT_ONCE)
     ask(tab)
-    expect(tab.locator(".arr-pulse")).to_be_visible()
-    tab.locator("#arr-stop").click()
     expect(tab.locator(".arr-answers")).to_contain_text("Stopped.", timeout=15_000)
     ask(tab)
     finished(tab)

@@ -32,7 +32,8 @@ def decision():
     return SimpleNamespace(
         grid=(6, 8),
         budget=9,
-        config=SimpleNamespace(allocator="topk"),
+        config=SimpleNamespace(allocator="topk", glance="off"),
+        look=None,
         relevance=relevance,
         propositional=relevance,
         perspectival=relevance.flip(1),

@@ -23,8 +23,8 @@ LOOKS = {
     "stock": "full look (stock)",
     "after": "pruned after the encoder",
     "before": "pruned before it, no glance",
-    "before + separate glance": "before, glance thrown away",
-    "before + glance as periphery": "**before, glance kept (what the page runs)**",
+    "before + separate glance": "**before, glance thrown away (the default)**",
+    "before + glance as periphery": "before, glance kept in the cache",
 }
 
 

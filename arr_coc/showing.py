@@ -1,0 +1,121 @@
+"""Showing: what stands on the page after each step, as plain values; no gradio, no model.
+
+A `Shown` is one finished comparison with its picture: small enough to keep per visitor. `board` turns
+it into the page's pieces, in the order of `BOARD`.
+"""
+
+from pathlib import Path
+from typing import TypedDict
+
+from PIL import Image
+
+from arr_coc import deciding, page, page_cost, page_results, page_why, record, viewer
+from arr_coc.comparing import ComparisonResult
+from arr_coc.deciding import Where
+
+BOARD = ("look", "answers", "strip", "why", "gauges", "cost")
+
+
+class Shown(TypedDict):
+    """A comparison on the page. `picture` is a `data:` URL; `where` may have been decided again."""
+
+    picture: str
+    size: list[int]
+    result: ComparisonResult
+    where: Where | None
+    truth: str | None
+    note: str
+    recorded: str
+
+
+def live(image: Image.Image, result: ComparisonResult, truth: str | None, note: str) -> Shown:
+    """A comparison that has just run."""
+    return Shown(
+        picture=viewer.picture_url(image),
+        size=list(image.size),
+        result=result,
+        where=result["where"],
+        truth=truth,
+        note=note,
+        recorded="",
+    )
+
+
+def recorded(folder: Path, example: page.Example | None, reports) -> Shown | None:
+    """The recorded comparison of a card, from `record.load`; None where there is none."""
+    about, recordings = reports
+    found = example and record.find(recordings, folder / example.path.name, example.question)
+    if not found:
+        return None
+    with Image.open(example.path) as picture:
+        shown = live(picture, found["result"], example.answer, page_results.note_of(example))
+    return {**shown, "recorded": recorded_words(about)}
+
+
+def recorded_words(about: record.About) -> str:
+    """What the recordings were made with, in one line."""
+    machine = about["machine"]
+    runs = about["repetitions"]
+    hardware = machine.get("gpu") or f"{machine['processor']} CPU, {machine['threads']} thread"
+    hardware += "s" * (not machine.get("gpu") and machine["threads"] != 1)
+    base = "the small bundled model" if about["base"] == "bundled" else about["base"]
+    commit = f", commit {about['commit']}" if about["commit"] else ""
+    return (
+        f"Recorded {about['date']} with {base} on {hardware}{commit}; times are medians of "
+        f"{runs} run{'s' * (runs > 1)}. Compare runs it here and now."
+    )
+
+
+def board(shown: Shown) -> tuple[str, ...]:
+    """The page's pieces for a comparison, in the order of `BOARD`."""
+    result, size = shown["result"], tuple(shown["size"])
+    return (
+        viewer.viewer(shown["picture"], size, shown["where"]),
+        page_results.answers(
+            result["full"], result["focused"], shown["truth"], shrunk=result["shrunk"]
+        ),
+        page_results.strip(result, shown["note"], shown["recorded"]),
+        page_why.maps(shown["where"], size),
+        page_why.gauges(shown["where"]),
+        page_cost.cost(result, bool(shown["recorded"])),
+    )
+
+
+def blank(image: Image.Image | Path | None) -> tuple[str, ...]:
+    """The page's pieces for a picture that was not looked at yet, in the order of `BOARD`."""
+    if isinstance(image, Path):
+        with Image.open(image) as picture:
+            return blank(picture.convert("RGB"))
+    look = '<p class="arr-empty">Choose a picture: a card below, a new one, or your own.</p>'
+    if image is not None:
+        look = viewer.viewer(viewer.picture_url(image), image.size, None)
+    return (look, page_results.answers(None, None), "", "", "", "")
+
+
+def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, tuple[str, str, str]]:
+    """The maps recombined under other tensions, or as they were (None): no model, milliseconds.
+
+    Returns the comparison with its new decision, and the pieces that change: look, why, gauges.
+    """
+    where = shown["result"]["where"]
+    if tensions is not None and where is not None:
+        where = deciding.decide_again(where, *tensions)
+    shown, size = {**shown, "where": where}, tuple(shown["size"])
+    pieces = (
+        viewer.viewer(shown["picture"], size, where),
+        page_why.maps(where, size),
+        page_why.gauges(where),
+    )
+    return shown, pieces
+
+
+def side_by_side(image: Image.Image, questions: list[str], wheres: list[Where]) -> str:
+    """Where each question looks, as pictures side by side."""
+    from arr_coc import homunculus
+
+    figures = "".join(
+        f'<figure><img src="{page.data_url(homunculus.overlay(image, where["relevance"], 400))}" '
+        f'alt="Heat map for this question"><figcaption>{page.escaped(question)}</figcaption></figure>'
+        for question, where in zip(questions, wheres)
+    )
+    return f'<div class="arr-beside">{figures}</div>'

@@ -1,0 +1,86 @@
+"""Deciding: a decision as plain numbers comes back, and is taken again without a model."""
+
+import json
+import time
+
+import pytest
+
+from arr_coc import comparing, deciding, showing
+
+
+@pytest.fixture(scope="module")
+def compared(bundled, picture):
+    return comparing.compare(bundled, picture, "what number is on the sign?", max_new_tokens=2)
+
+
+@pytest.fixture
+def shown(compared, picture):
+    return showing.live(picture, compared, None, "")
+
+
+def tensions(where):
+    return [where["compress"], where["exploit"], where["focus"]]
+
+
+def test_it_survives_json_and_comes_back(compared):
+    where = json.loads(json.dumps(compared["where"]))
+    realization = deciding.realization_of(where)
+    assert realization.grid == tuple(where["grid"]) and realization.tokens == where["budget"]
+    assert deciding.describe_where(realization)["cells"] == where["cells"]
+
+
+def test_the_same_tensions_decide_the_same(compared):
+    where = compared["where"]
+    again = deciding.decide_again(where, *tensions(where))
+    kept, was = map(set, (map(tuple, again["cells"]), map(tuple, where["cells"])))
+    assert len(kept) == len(was) and len(kept & was) >= 0.9 * len(was)  # maps are rounded
+    assert again["tension_source"] == "imposed"
+
+
+def test_other_tensions_look_elsewhere_within_the_same_budget(compared):
+    where = compared["where"]
+    gist = deciding.decide_again(where, 1.0, 0.0, 0.0)
+    rows, columns = gist["glance_grid"] or (0, 0)
+    assert gist["cells"] != where["cells"]
+    assert len(gist["cells"]) + rows * columns == where["budget"]
+    assert gist["propositional"] == where["propositional"]
+    with pytest.raises(ValueError, match="compress"):
+        deciding.decide_again(where, 2.0, 0.0, 0.0)
+    with pytest.raises(ValueError, match="no maps"):
+        deciding.decide_again({**where, "fallback": "broken"}, 0.5, 0.5, 0.5)
+
+
+def test_dragging_needs_no_model_and_under_100_ms(shown, bundled, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("the model was asked")
+
+    for name in ("stream", "look", "encode", "encode_with", "picture", "embed", "realize"):
+        monkeypatch.setattr(bundled, name, never)
+    showing.under(shown, [0.5, 0.5, 0.5])
+    spent = []
+    for value in (0.1, 0.5, 0.9):
+        start = time.process_time()
+        tuned, pieces = showing.under(shown, [value, 1 - value, value])
+        spent.append(time.process_time() - start)
+        assert tensions(tuned["where"]) == [value, round(1 - value, 4), value]
+        assert "data-look" in pieces[0] and "set by hand" in pieces[2]
+    assert min(spent) < 0.1, spent
+
+
+def test_reset_gives_back_what_the_look_had_chosen(shown, compared):
+    tuned, _ = showing.under(shown, [1.0, 1.0, 1.0])
+    back, _ = showing.under(tuned, None)
+    assert tuned["where"] != compared["where"] and back["where"] == compared["where"]
+
+
+def test_what_is_kept_per_visitor_is_small(shown):
+    assert len(json.dumps(shown)) < 300_000
+
+
+def test_where_alone_for_up_to_three_questions(bundled, picture):
+    request = comparing.check(picture, "a?", questions=("what is red?", "how many?", "b?", "c?"))
+    records = list(comparing.compare_stream(bundled, request))
+    assert [kind for kind, _ in records] == ["where"] * 3
+    assert set(records[0][1]) == set(deciding.Where.__annotations__)
+    request["tensions"] = [2.0, 0, 0]
+    assert list(comparing.compare_stream(bundled, request))[0][0] == "error"

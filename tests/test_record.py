@@ -1,0 +1,95 @@
+"""Recordings: made by the command, found only where picture and question are still the same."""
+
+import json
+import shutil
+
+import pytest
+from app_server import BUNDLED_EXAMPLES, recorded_examples
+
+from arr_coc import comparing, page, page_results, record, showing
+
+
+@pytest.fixture(scope="module")
+def folder():
+    return recorded_examples()
+
+
+def test_the_command_writes_what_the_page_needs(folder):
+    about, recordings = record.load(folder)
+    assert set(about) == set(record.About.__annotations__)
+    assert about["base"] == "bundled" and about["machine"]["cores"] >= 1
+    assert "host" not in json.dumps(about["machine"]).lower()
+    entries = json.loads((folder / "examples.json").read_text())
+    assert [r["question"] for r in recordings] == [entry["question"] for entry in entries]
+    for recording in recordings:
+        assert set(recording) == set(record.Recording.__annotations__)
+        result = recording["result"]
+        assert set(result) == set(comparing.ComparisonResult.__annotations__)
+        assert result["shrunk"]["visual_tokens"] <= result["focused"]["visual_tokens"]
+        assert result["shrunk"]["visual_tokens"] > 0.8 * result["focused"]["visual_tokens"]
+        assert all(len(times) == about["repetitions"] for times in recording["times"].values())
+    assert "/" not in recordings[0]["result"]["model"]
+
+
+def test_a_recording_is_found_for_that_very_picture_and_question(folder, tmp_path):
+    _, recordings = record.load(folder)
+    first = recordings[0]
+    picture = folder / first["file"]
+    assert record.find(recordings, picture, first["question"]) is first
+    assert record.find(recordings, picture, "another?") is None
+    changed = tmp_path / first["file"]
+    shutil.copy(folder / recordings[1]["file"], changed)
+    assert record.find(recordings, changed, first["question"]) is None
+    assert record.load(tmp_path) == (None, [])
+
+
+def test_the_page_shows_it_with_no_click(folder):
+    cards = page.load_examples(folder)
+    shown = showing.recorded(folder, cards[0], record.load(folder))
+    pieces = dict(zip(showing.BOARD, showing.board(shown), strict=True))
+    assert pieces["answers"].count("arr-mark") == 3
+    assert "Recorded " in pieces["strip"] and "median of recorded runs" in pieces["strip"]
+    assert "data-look" in pieces["look"] and "arr-race-play" in pieces["cost"]
+    assert pieces["why"].count("data-map") == 3 and pieces["gauges"].count('type="range"') == 3
+
+
+def look(seconds, rate=10.0, memory=1):
+    return {
+        **comparing.empty_look(),
+        "time_to_first_token_s": seconds,
+        "decode_tokens_per_second": rate,
+        "peak_memory_bytes": memory,
+        "stages_s": {"encode": seconds / 2},
+    }
+
+
+def test_medians():
+    found = record.median_look([look(3.0), look(1.0, memory=5), look(2.0)])
+    assert found["time_to_first_token_s"] == 2.0 and found["stages_s"] == {"encode": 1.0}
+    assert found["peak_memory_bytes"] == 1
+
+
+def test_what_is_committed_is_current():
+    """Where recordings are committed, they are of the committed pictures and weights."""
+    about, recordings = record.load(BUNDLED_EXAMPLES)
+    if about is None:
+        return
+    weights = record.ROOT / "arr_coc" / "bundled" / "base" / "model.safetensors"
+    assert about["base_sha256"] == record.digest(weights), f"run {about['command']}"
+    for card in page.load_examples(BUNDLED_EXAMPLES):
+        assert record.find(recordings, card.path, card.question), card.path.name
+
+
+def test_arguments_are_checked(tmp_path, capsys):
+    for arguments in (["--repetitions", "0"], ["--base", "nowhere"]):
+        with pytest.raises(SystemExit):
+            record.main(arguments)
+    assert "examples.json" in capsys.readouterr().err
+
+
+def test_faster_needs_a_median_ratio_above_one(folder):
+    _, recordings = record.load(folder)
+    for ratio, words in ((0.8, "slower"), (1.0, "same"), (1.4, "faster")):
+        result = {**recordings[0]["result"], "ratio": ratio}
+        shown = page_results.strip(result, recorded="Recorded")
+        assert words in shown and (words == "faster") == ("faster" in shown)

@@ -1,0 +1,108 @@
+"""Viewer, cost and why: escaped, labelled, self-contained, and true to the numbers."""
+
+import html
+import json
+import re
+
+import pytest
+from test_comparing import Fake, decision, request
+
+from arr_coc import comparing, deciding, page_cost, page_why, share, showing, viewer
+
+EVIL = '"><img src=x onerror=alert(1)>${7*6}{{7*6}}'
+
+
+@pytest.fixture
+def result():
+    return comparing.last(comparing.compare_stream(Fake(), request(shrunk=True)))
+
+
+@pytest.fixture
+def shown(result):
+    return showing.live(request()["image"], result, "red", "")
+
+
+def test_the_viewer_holds_the_decision_and_can_be_used_without_a_mouse(result):
+    drawn = viewer.viewer("data:image/png;base64,AA", (256, 192), result["where"])
+    data = json.loads(html.unescape(re.search(r'data-look="([^"]*)"', drawn)[1]))
+    assert data["cells"] == result["where"]["cells"] and data["grid"] == [6, 8]
+    assert len(data["mesh"]) == 25 and data["participatory"] is None
+    assert drawn.count('type="radio"') == len(viewer.VIEWS) == drawn.count("<label for")
+    assert 'tabindex="0"' in drawn and "aria-live" in drawn and 'alt="The picture' in drawn
+
+
+def test_without_a_decision_it_is_a_picture(result):
+    for where in (None, {**result["where"], "fallback": "broken"}):
+        drawn = viewer.viewer("data:image/png;base64,AA", (256, 192), where)
+        assert "<img" in drawn and "data-look" not in drawn
+    assert "spread evenly" in page_why.maps({**result["where"], "fallback": "<b>"}, (1, 1))
+    assert "<b>" not in page_why.maps({**result["where"], "fallback": "<b>"}, (1, 1))
+    assert page_why.gauges(None) == "" and page_why.maps(None, (1, 1)) == ""
+
+
+def test_gauges_stand_where_their_names_are(result):
+    where = result["where"]
+    gist = page_why.gauges({**where, "compress": 1.0})
+    fine = page_why.gauges({**where, "compress": 0.0})
+    assert 'value="0" data-tension="compress"' in gist and "Gist: the picture" in gist
+    assert 'value="100" data-tension="compress"' in fine and "Fine detail: what" in fine
+
+
+def test_bars_and_race_are_to_scale(result):
+    result["full"]["stages_s"] = {"encode": 0.3, "prefill": 0.1}
+    result["focused"]["stages_s"] = {"encode": 0.1, "prefill": 0.1}
+    drawn = page_cost.cost(result)
+    lanes = [float(width) for width in re.findall(r'arr-lane" style="width:([\d.]+)%', drawn)]
+    writing = 2 / 20  # two more tokens at 20 a second
+    assert lanes[0] == 100 and abs(lanes[1] - 100 * (0.2 + writing) / (0.4 + writing)) < 0.1
+    race = json.loads(html.unescape(re.search(r'data-race="([^"]*)"', drawn)[1]))
+    assert [look["first"] for look in race] == [0.5, 0.2, 0.5]
+    assert race[0]["write"] == pytest.approx(writing)
+
+
+@pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5, None])
+def test_faster_is_said_only_when_it_was(result, ratio):
+    drawn = page_cost.cost({**result, "ratio": ratio})
+    assert ("faster" in drawn) == (ratio == 2.5)
+
+
+def test_no_chart_of_a_failed_look(result):
+    assert page_cost.cost(None) == ""
+    assert page_cost.cost({**result, "focused": {**result["focused"], "error": "x"}}) == ""
+
+
+def test_nothing_of_a_model_or_visitor_is_markup(shown):
+    result = {**shown["result"], "question": EVIL}
+    for key in ("full", "focused", "shrunk"):
+        result[key] = {**result[key], "text": EVIL, "peak_memory_kind": EVIL}
+    evil = {**shown, "result": result, "truth": EVIL, "note": EVIL, "recorded": EVIL}
+    for text in (*showing.board(evil), share.page_file(evil), share.section(0, EVIL, 20, True)):
+        assert "<img src=x" not in text
+
+
+def test_the_saved_page_stands_alone(shown):
+    page = share.page_file(shown)
+    assert "arrViewer(element)" in page and "arrRace(element)" in page and "data:image/" in page
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", page)
+
+
+def test_saved_files(shown):
+    for kind, mime in (("png", "image/png"), ("html", "text/html"), ("json", "application/json")):
+        name, _, url = share.saved(shown, kind).partition("|")
+        assert name == f"arr-coc.{kind}" and url.startswith(f"data:{mime};base64,")
+    assert share.png(shown)[:4] == b"\x89PNG"
+    assert json.loads(share.as_json(shown))["where"]["grid"] == [6, 8]
+    with pytest.raises(ValueError, match="expected one of png"):
+        share.saved(shown, "exe")
+
+
+def test_links_have_prefixed_parameters():
+    link = share.query(2, "a & b?", 35)
+    assert link == "?arr_example=2&arr_q=a+%26+b%3F&arr_budget=35"
+    assert "arr_example" not in share.query(None, "q", 20)
+    section = share.section(None, "q", 20, on_space=False)
+    assert "not in the link" in section and "arr_view=card" in section and "700" in section
+
+
+def test_a_decision_of_the_fake_is_whole():
+    assert set(deciding.describe_where(decision())) == set(deciding.Where.__annotations__)
