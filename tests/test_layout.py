@@ -47,7 +47,7 @@ BELOW = {
     "peers_base": {"attending", "realizing", "qwen", "qwen_encode"},
     "peers_before": {"attending", "peers_base", "peers_select"},
     "peers_after": {"peers_base", "peers_select", "qwen_attention", "qwen_encode"},
-    "peers": {"peers_base", "peers_before", "peers_after", "realizing"},
+    "peers": {"balancing", "peers_base", "peers_before", "peers_after", "realizing"},
     "evaluate_stats": set(),
     "evaluate_plots": set(),
     "evaluate_data": {"scenes"},

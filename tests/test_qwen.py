@@ -10,7 +10,7 @@ from PIL import Image
 
 from arr_coc import measuring, qwen_encode
 from arr_coc.qwen_answer import STAGES
-from arr_coc.realizing import Config
+from arr_coc.realizing import Config, glance_tokens
 
 QUESTION = "what colour is the sign?"
 
@@ -114,7 +114,7 @@ def test_any_size_and_aspect_the_processor_takes(tiny, size):
     assert answer.realization.fallback is None
     h, w = answer.realization.grid
     assert answer.measures.visual_tokens <= max(4, h * w // 5)
-    assert answer.realization.look.tokens <= max(1, h * w // 16)
+    assert answer.realization.look.tokens <= glance_tokens((h, w))
 
 
 def test_pixels_put_together_again_are_what_the_processor_saw(tiny, picture):
