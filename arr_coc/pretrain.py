@@ -46,6 +46,7 @@ from arr_coc.pretrain_stages import (
     look,
 )
 
+TRAINING = "training.json"  # in the published folder: what went into the weights
 COUNTERS = ("stage", "step", "seconds", "pictures", "commands")  # kept in a checkpoint
 FIRST_SEED = {"symbolic": 0, "dense": 2 * 10**8, "align": 3 * 10**8, "joint": 4 * 10**8}
 
@@ -205,6 +206,8 @@ def begin(args) -> Run:
         _take(run, args)
     elif args.init:
         _take_heads(heads, args.init)
+    if args.init and (args.init / TRAINING).exists():
+        run.before = json.loads((args.init / TRAINING).read_text())
     return run
 
 
@@ -233,13 +236,26 @@ def _take(run: Run, args) -> None:
 
 
 def publish(run: Run, args, scores) -> None:
-    """Write the Hub-shaped folder, with its card."""
-    facts = {"seconds": run.seconds, "pictures": run.pictures, "commands": run.commands}
-    facts["where"] = f" on {args.threads} CPU threads" if args.device == "cpu" else " on one GPU"
+    """Write the Hub-shaped folder: weights, card, what was trained so far, scores."""
+    facts = trained(run)
+    if args.stages:
+        facts["where"] = f" on {args.threads} CPU threads" if args.device == "cpu" else " on one GPU"
     text = card(run.model, facts, scores)
     pretrain_model.save(args.out, run.model, run.tokenizer, text)
+    (Path(args.out) / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
     if scores:
         (Path(args.out) / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
+
+
+def trained(run: Run) -> dict:
+    """Seconds and pictures by stage and the commands, of this run and those it goes on from."""
+    facts: dict = {"where": run.before.get("where", "")}
+    facts["commands"] = [*run.before.get("commands", ()), *run.commands]
+    for key in ("seconds", "pictures"):
+        facts[key] = dict(run.before.get(key, {}))
+        for stage, value in getattr(run, key).items():
+            facts[key][stage] = facts[key].get(stage, 0) + value
+    return facts
 
 
 # -------------------------------------------------------------------------------- evaluation

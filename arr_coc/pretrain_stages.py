@@ -46,6 +46,7 @@ class Run:
     seconds: dict = field(default_factory=dict)
     pictures: dict = field(default_factory=dict)
     commands: list = field(default_factory=list)
+    before: dict = field(default_factory=dict)  # the same, of the runs that this one goes on from
 
 
 class Codes(nn.Module):
@@ -137,7 +138,7 @@ def symbolic_loss(run: Run, packer, batch, device) -> tuple[torch.Tensor, dict]:
     images, cells, questions = batch
     h, w = images.shape[1] // CELL, images.shape[2] // CELL
     keep = torch.rand_like(cells["name"], dtype=torch.float) > 0.06  # the vision side will err too
-    cells = {key: (value * keep).to(device) for key, value in cells.items()}
+    cells = {key: (cells[key] * keep).to(device) for key in ATTRIBUTES}
     planes = run.codes(cells, h, w)
     return question_loss(run, packer, questions, planes, h, w, device)
 

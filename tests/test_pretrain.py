@@ -109,7 +109,7 @@ def test_cells_name_what_is_there():
     colours = _shown(cells, "colour", pretrain_data.COLOUR_NAMES, cells["detail"] == 1)
     assert host.detail in colours
     assert cells["centre"].sum() <= len(scene.objects)
-    assert set(cells) == set(pretrain_data.ATTRIBUTES)
+    assert set(cells) == {*pretrain_data.ATTRIBUTES, "characters"}
     for key, classes in pretrain_data.ATTRIBUTES.items():
         assert cells[key].min() >= 0 and cells[key].max() < classes
 
@@ -128,11 +128,30 @@ def test_cells_carry_what_is_written_and_who_is_beside():
     assert question.answer in _shown(cells, key, pretrain_data.THING_NAMES)
 
 
+def test_characters_are_found_where_they_stand():
+    scene = scenes.make_scene(3, kinds=["number"])
+    found = pretrain_data.cell_labels(scene, 16, 16)["characters"].reshape(16, 32, -1)
+    thing = next(thing for thing in scene.objects if thing.detail_kind == "number")
+    x0, y0, x1, y1 = thing.detail_box
+    row = int((y0 + y1) / 2 / 32)
+    for digit, x in zip(thing.detail, (0.25, 0.75), strict=True):
+        column = int((x0 + x * (x1 - x0)) / 16)  # half a token is 16 pixels
+        near = found[row, max(0, column - 1) : column + 2]
+        assert near[:, pretrain_data.CHARACTERS.index(digit)].any()
+
+
+def test_plates_are_practice_without_questions():
+    scene = pretrain_data.plates(np.random.default_rng(0), (256, 256))
+    assert scene.questions == () and len(scene.objects) >= 3
+    cells = pretrain_data.cell_labels(scene, 8, 8)
+    assert cells["name"].max() == 0 and cells["detail"].max() == 2 and cells["characters"].sum() > 5
+
+
 def test_easy_vqa_joins_the_mixture():
     rng = np.random.default_rng(0)
     images, cells, questions = pretrain_data.easy_vqa_batch(rng, 3, (128, 128))
     assert images.shape == (3, 128, 128, 3) and images.dtype == torch.uint8
-    assert all((value == pretrain_data.UNKNOWN).all() for value in cells.values())
+    assert all((cells[key] == pretrain_data.UNKNOWN).all() for key in pretrain_data.ATTRIBUTES)
     assert all(question.kind == "easy_vqa" for asked in questions for question in asked)
 
 
@@ -206,6 +225,12 @@ def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
     assert any(".visual." in k for k in changed) and any("language_model" in k for k in changed)
     initialised = _train(tmp_path / "more", "--joint-steps", "1", "--init", str(folder))
     assert (initialised["stage"], initialised["step"]) == ("joint", 1)
+    facts = [
+        json.loads((tmp_path / name / "training.json").read_text()) for name in ("base", "more")
+    ]
+    assert facts[1]["commands"][:-1] == facts[0]["commands"]  # a restart adds to what went before
+    assert facts[1]["pictures"]["joint"] > facts[0]["pictures"]["joint"]
+    assert facts[1]["pictures"]["dense"] == facts[0]["pictures"]["dense"]
 
 
 def test_wilson_interval():
