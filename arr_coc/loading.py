@@ -2,17 +2,20 @@
 
 Refuses what is not Qwen3-VL before any weights are read, takes the PIL image processor by name (so
 that pixels are the same on every machine, and torchvision is not needed), safetensors only, and no
-remote code. Without `components` no network call is made for ARR-COC weights.
+remote code. Without `components` no network call is made for ARR-COC weights. Whatever is wrong with
+weights is a WeightsError of one sentence, so that a page can go on without them (`policies_for`).
 """
 
 import json
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
+from huggingface_hub import errors, snapshot_download
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from arr_coc.balancing import TensionPolicy
@@ -22,6 +25,17 @@ QWEN = "Qwen/Qwen3-VL-2B-Instruct"
 MODEL_TYPE = "qwen3_vl"
 FORMAT_VERSION = 1
 BFLOAT16_CAPABILITY = 8
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+NEVER_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")  # pickles run code when read
+LFS_POINTER = b"version https://git-lfs"
+# The errors of the HTTP library under the Hub's client; which one it is changes with its version.
+HTTP_ERROR = errors.HfHubHTTPError.__bases__[0]
+
+log = logging.getLogger(__name__)
+
+
+class WeightsError(ValueError):
+    """ARR-COC weights that cannot be used, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,8 @@ def load_base(
     """Load model, tokenizer and image processor of a Qwen3-VL checkpoint.
 
     Raises:
-        ValueError: for a missing folder, an id the Hub does not give, or another architecture.
+        ValueError: for a missing folder, an id the Hub does not give, another architecture, or
+            weights that are damaged or not safetensors.
     """
     from transformers import (
         AutoTokenizer,
@@ -76,9 +91,12 @@ def load_base(
         # On some pairs of torch and GPU the Conv3d patch embedding is very slow; the fused form is
         # exact. Process-wide and sticky, so it is set before any load and never changed.
         options["fusion_config"] = {"patch_embeddings": True}
-    model = Qwen3VLForConditionalGeneration.from_pretrained(
-        base, attn_implementation="sdpa", use_safetensors=True, **options
-    )
+    try:
+        model = Qwen3VLForConditionalGeneration.from_pretrained(
+            base, attn_implementation="sdpa", use_safetensors=True, **options
+        )
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"base {base!r} cannot be read: {first_line(error)}") from error
     is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
     return Base(
         model.to(device),
@@ -97,8 +115,8 @@ def default_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float16
 
 
-def check_base(base: str) -> None:
-    """Raise ValueError, naming what was given and what is allowed, unless `base` is Qwen3-VL."""
+def check_base(base: str) -> dict[str, Any]:
+    """The config of `base`; ValueError, naming what was given and allowed, unless it is Qwen3-VL."""
     config = _read_config(base, "base")
     found = config.get("model_type")
     if found != MODEL_TYPE:
@@ -106,6 +124,30 @@ def check_base(base: str) -> None:
             f"base {base!r} is a {found or 'model of unknown type'}, "
             f"expected a Qwen3-VL checkpoint (model_type {MODEL_TYPE!r})"
         )
+    return config
+
+
+def policies_for(
+    base: Any, components: str | None, revisions: list[str]
+) -> tuple[dict[str, TensionPolicy], list[str]]:
+    """The policies of a loaded base that can be had, and a sentence for each that cannot.
+
+    Args:
+        base: with `name`, `model.config` and `device`, as `ARRCOCQwen`.
+        components: folder or Hub id of ARR-COC weights; empty for none.
+        revisions: to load, the first being the default; empty for the latest.
+    """
+    size, policies, reasons = base.model.config.text_config.hidden_size, {}, []
+    for name in revisions or [None]:
+        try:
+            policy = load_policy(components, name, base=base.name, embedding_size=size)
+        except WeightsError as error:
+            log.warning("going on without these weights: %s", error)
+            reasons.append(str(error))
+            continue
+        if policy is not None:
+            policies[name or "default"] = policy.to(base.device)
+    return policies, reasons
 
 
 def load_policy(
@@ -114,32 +156,76 @@ def load_policy(
     """Load ARR-COC weights made for a base; None where `components` is empty.
 
     Args:
-        components: folder or Hub id with `config.json` and `model.safetensors`.
+        components: folder or Hub id with `config.json` and `model.safetensors`; nothing else is
+            fetched.
         revision: of the Hub repo.
         base: name of the base, for the message.
         embedding_size: the base's text hidden size, which the weights must match.
 
     Raises:
-        ValueError: for a missing folder, another format, or weights for another base.
+        WeightsError: for a missing folder, repo, revision or file, no network, a pickle, a damaged
+            file, another format, or weights for another base.
     """
     if not components:
         return None
+    name = f"ARR-COC weights {str(components)!r}"
+    if revision and not Path(components).is_dir():
+        name += f" at revision {revision!r}"
     folder = _folder(str(components), revision)
-    config = _read_config(str(folder), "ARR-COC weights")
-    if config.get("format_version") != FORMAT_VERSION:
-        raise ValueError(
-            f"ARR-COC weights {str(components)!r} have format_version "
-            f"{config.get('format_version')!r}, expected {FORMAT_VERSION}"
-        )
+    config = _weights_config(folder, name)
     if config["embedding_size"] != embedding_size:
-        raise ValueError(
-            f"ARR-COC weights {str(components)!r} were made for {config.get('base_model')!r} "
+        raise WeightsError(
+            f"{name} were made for {config.get('base_model')!r} "
             f"(hidden size {config['embedding_size']}), the base is {base!r} "
             f"(hidden size {embedding_size})"
         )
     policy = TensionPolicy(embedding_size, config["hidden_size"])
-    policy.load_state_dict(load_file(folder / "model.safetensors"))
+    try:
+        policy.load_state_dict(_tensors(folder, name))
+    except RuntimeError as error:
+        raise WeightsError(f"{name} do not fit their config.json: {first_line(error)}") from error
     return policy.eval()
+
+
+def _weights_config(folder: Path, name: str) -> dict[str, Any]:
+    if not (folder / CONFIG).is_file():
+        raise WeightsError(f"{name} have no {CONFIG}")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WeightsError(f"{name} have a {CONFIG} that is not JSON: {error}") from error
+    found = config.get("format_version") if isinstance(config, dict) else None
+    if found != FORMAT_VERSION:
+        raise WeightsError(f"{name} have format_version {found!r}, expected {FORMAT_VERSION}")
+    for key in ("embedding_size", "hidden_size"):
+        if not isinstance(config.get(key), int) or config[key] < 1:
+            raise WeightsError(
+                f"{name} have {key} {config.get(key)!r}, expected a positive integer"
+            )
+    return config
+
+
+def _tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    """The safetensors file of a folder; says what is wrong with it."""
+    path = folder / WEIGHTS
+    if not path.is_file():
+        pickles = sorted(p.name for p in folder.iterdir() if p.suffix in NEVER_READ)
+        beside = f", only {', '.join(pickles)}" if pickles else ""
+        raise WeightsError(f"{name} have no {WEIGHTS}{beside}; pickled weights are never read")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(len(LFS_POINTER))
+    if start == LFS_POINTER:
+        raise WeightsError(f"{name}: {WEIGHTS} is a Git LFS pointer, the file was not fetched")
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise WeightsError(
+            f"{name}: {WEIGHTS} ({size} bytes) is truncated or not safetensors: {first_line(error)}"
+        ) from error
+    if bad := [key for key, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise WeightsError(f"{name}: {bad[0]} holds values that are not finite")
+    return tensors
 
 
 def save_policy(policy: TensionPolicy, folder: Path, base: str) -> None:
@@ -151,19 +237,45 @@ def save_policy(policy: TensionPolicy, folder: Path, base: str) -> None:
         "embedding_size": policy.embedding_size,
         "hidden_size": policy.hidden_size,
     }
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    save_file(policy.state_dict(), folder / "model.safetensors")
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+    save_file(policy.state_dict(), folder / WEIGHTS)
 
 
 def _folder(name: str, revision: str | None) -> Path:
+    """Where the weights lie, fetched where `name` is a Hub id; a cached copy serves without network."""
     if Path(name).is_dir():
         return Path(name)
     if _looks_like_path(name):
-        raise ValueError(f"folder {name!r} does not exist, expected a folder or a Hub id")
+        raise WeightsError(f"folder {name!r} does not exist, expected a folder or a Hub id")
     try:
-        return Path(snapshot_download(name, revision=revision))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[CONFIG, WEIGHTS]))
     except Exception as error:
-        raise ValueError(f"cannot fetch {name!r} at revision {revision!r}: {error}") from error
+        raise WeightsError(
+            f"cannot fetch ARR-COC weights {name!r} at revision {revision or 'main'!r}: "
+            f"{why_not_fetched(error)}"
+        ) from error
+
+
+def why_not_fetched(error: Exception) -> str:
+    """What a failure of the Hub's client means, in words."""
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "the repo has no such revision"
+    if isinstance(error, errors.GatedRepoError):
+        return "the repo is gated; ask for access and set HF_TOKEN"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "there is no such repo, or it is private and HF_TOKEN does not open it"
+    if isinstance(error, errors.HfHubHTTPError) and error.response.status_code in (401, 403):
+        return "HF_TOKEN is not accepted"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        return "no network, and no copy in the cache"
+    if isinstance(error, (ConnectionError, HTTP_ERROR)) and not hasattr(error, "server_message"):
+        return "the Hub cannot be reached"
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a message that may have many."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _looks_like_path(name: str) -> bool:
@@ -185,6 +297,7 @@ def _read_config(name: str, what: str) -> dict[str, Any]:
             path = Path(hf_hub_download(name, "config.json"))
         except Exception as error:
             raise ValueError(
-                f"{what} {name!r} is neither a local folder nor a model the Hub gives: {error}"
+                f"{what} {name!r} is neither a local folder nor a model the Hub gives: "
+                f"{why_not_fetched(error)}"
             ) from error
     return json.loads(path.read_text())

@@ -4,13 +4,20 @@ No gradio here. The model is imported only when it is loaded, so that a page can
 """
 
 import logging
+import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from arr_coc import comparing, intake
 
 LOAD_TIMEOUT_S = 240
+QUOTA = "Your GPU minutes for today are used up; sign in, or come back tomorrow."
+BUSY = "All GPUs are busy; try again in a minute."
+TOO_MUCH = "This asks for more GPU time than one visit has; ask for a shorter answer."
+EXPIRED = "This visit has expired; reload the page and try again."
+ABORTED = "The GPU worker stopped before it had an answer; try again."
 log = logging.getLogger(__name__)
 
 
@@ -20,6 +27,7 @@ class Loader:
     def __init__(self, warm: bool = True) -> None:
         """With `warm`, short answers are run after loading; not where loading has no GPU yet."""
         self.warm, self.model, self.error = warm, None, None
+        self.notices: list[str] = []  # why named ARR-COC weights are not in use, one sentence each
         self.ready, self.lock, self.thread = threading.Event(), threading.Lock(), None
 
     def start(self) -> None:
@@ -30,11 +38,20 @@ class Loader:
                 self.thread.start()
 
     def load(self, device: str | None = None) -> None:
-        """Load here and now; a failure is kept as a sentence."""
+        """Load here and now; a failure is kept as a sentence.
+
+        ARR-COC weights that cannot be used do not stop the model: it goes on with those that can,
+        or training-free, and `notices` says why.
+        """
         try:
             from arr_coc.qwen import ARRCOCQwen
 
-            model = ARRCOCQwen.from_pretrained(device=device)
+            model = ARRCOCQwen.from_pretrained(components="", device=device)
+            if components := os.environ.get("ARR_COC_WEIGHTS"):
+                from arr_coc import loading
+
+                found = loading.policies_for(model, components, loading.revisions())
+                model.policies, self.notices = found
             if self.warm:
                 comparing.warm_up(model)
             self.model = model
@@ -53,6 +70,54 @@ class Loader:
         if self.error:
             raise intake.IntakeError(f"The model did not load: {self.error}")
         return self.model
+
+
+def plainly(error: Exception) -> str:
+    """One sentence for whatever stopped a request: our own refusal, the platform, or the model.
+
+    The platform's errors share one class; they are told apart by `title`, and a worker's by the name
+    of the exception it died of, which is their `message`.
+    """
+    if isinstance(error, intake.IntakeError):
+        return str(error)
+    title, said = str(getattr(error, "title", "")).lower(), str(getattr(error, "message", ""))
+    if "no gpu" in f"{title} {said.lower()}" or "queue" in title:
+        return BUSY
+    if "quota" in title or "credits" in title:
+        return QUOTA
+    if "duration" in title:
+        return TOO_MUCH
+    if "token" in said.lower():
+        return EXPIRED
+    if not title:
+        return comparing.sentence(error)
+    if said in ("OutOfMemoryError", "MemoryError"):
+        return comparing.NO_MEMORY
+    return comparing.TOO_LONG if said in ("TimeoutError", "Empty") else ABORTED
+
+
+def standing(records: Iterator[tuple[str, Any]], model: Any, request: comparing.Request):
+    """The records of `comparing.compare_stream`, ended properly even where a worker dies.
+
+    What was finished stands: after a finished full look the last record is a "result" in which the
+    look under way carries the sentence. Without one the exception goes on.
+    """
+    done: dict[str, Any] = {}
+    try:
+        for kind, value in records:
+            done[kind] = value
+            yield kind, value
+    except Exception as error:
+        full, focused = (done.get(key, comparing.empty_look()) for key in ("full", "focused"))
+        if not full["done"] or full["error"]:
+            raise
+        log.exception("a worker ended after the full look")
+        failed, shrunk = {"done": True, "error": plainly(error)}, None
+        if not focused["done"]:
+            focused = {**focused, **failed}
+        elif request["shrunk"]:
+            shrunk = {**done.get("shrunk", comparing.empty_look()), **failed}
+        yield "result", comparing.result_of(model, request["question"], full, focused, shrunk)
 
 
 def source_of(given: Any, folder: str | Path) -> str:

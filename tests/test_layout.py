@@ -52,6 +52,10 @@ BELOW = {
     "evaluate_plots": set(),
     "evaluate_data": {"scenes"},
     "evaluate_answer": {"qwen_encode"},
+    "hub_cards": set(),
+    "hub_files": {"hub_cards", "loading"},
+    "hub_check": {"hub_files", "loading"},
+    "hub": {"hub_cards", "hub_check", "hub_files", "loading"},
 }
 
 
@@ -124,7 +128,7 @@ def test_every_command_has_help(command):
 
 
 def test_there_are_commands():
-    assert {"benchmark", "evaluate", "pretrain", "scenes"} <= set(COMMANDS)
+    assert {"benchmark", "evaluate", "hub", "pretrain", "scenes"} <= set(COMMANDS)
 
 
 def tracked() -> list[Path]:

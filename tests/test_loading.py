@@ -1,6 +1,7 @@
 """Loading: real folders of another kind, missing ones, weights for another base, the environment."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -88,6 +89,52 @@ def test_weights_of_another_format_are_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
     with pytest.raises(ValueError, match="format_version 99, expected 1"):
         ARRCOCQwen.from_pretrained(components=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"embedding_size": None}, "embedding_size None, expected a positive integer"),
+        ({"hidden_size": 7}, "do not fit their config.json"),
+    ],
+)
+def test_weights_whose_config_is_wrong_are_refused(tmp_path, change, said):
+    loading.save_policy(TensionPolicy(SIZE), tmp_path, "a base")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(loading.WeightsError, match=said):
+        loading.load_policy(tmp_path, None, base="b", embedding_size=SIZE)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    policy = TensionPolicy(SIZE)
+    policy.layers[0].bias.data[3] = torch.nan
+    loading.save_policy(policy, tmp_path, "a base")
+    with pytest.raises(
+        loading.WeightsError, match=r"layers\.0\.bias holds values that are not finite"
+    ):
+        loading.load_policy(tmp_path, None, base="b", embedding_size=SIZE)
+
+
+def test_a_pickle_beside_the_config_is_named_and_not_read(tmp_path):
+    loading.save_policy(TensionPolicy(SIZE), tmp_path, "a base")
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(loading.WeightsError, match=r"only pytorch_model\.bin; pickled weights are"):
+        loading.load_policy(tmp_path, None, base="b", embedding_size=SIZE)
+
+
+@pytest.mark.parametrize("case", ["truncated", "pickle"])
+def test_a_base_that_cannot_be_read_is_said_plainly(tmp_path, case):
+    folder = tmp_path / "base"
+    shutil.copytree(loading.BUNDLED_BASE, folder)
+    weights = folder / "model.safetensors"
+    if case == "truncated":
+        weights.write_bytes(weights.read_bytes()[:100_000])
+    else:
+        weights.rename(folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"base '.*base' cannot be read: \S") as raised:
+        loading.load_base(folder)
+    assert "\n" not in str(raised.value)
 
 
 def test_missing_weights_are_named(tmp_path):
