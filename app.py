@@ -27,6 +27,7 @@ from arr_coc import (
     intake,
     page,
     page_cost,
+    page_measured,
     page_parts,
     page_results,
     page_why,
@@ -38,10 +39,11 @@ from arr_coc import (
 from arr_coc.comparing import ComparisonResult, Where
 from arr_coc.page_parts import show
 from arr_coc.page_steps import SKIP, Steps, as_share, refusal
-from arr_coc.serving import Loader, source_of
+from arr_coc.serving import Loader, source_of, standing
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or Path(__file__).parent / "examples" / "bundled")
+RESULTS = Path(__file__).parent / "results"
 STEPS = Steps(FOLDER, on_space="SPACE_ID" in os.environ)
 GPU_SECONDS = 30
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
@@ -70,8 +72,11 @@ class Picture(gr.Image):
     is_template = True  # the browser draws a plain Image
 
     def preprocess(self, payload):
-        """The `data:` URL or the path of the file given, or None."""
-        return None if payload is None else source_of(payload, get_upload_folder())
+        """The `data:` URL or the path of the file given, or None; refusals are sentences."""
+        try:
+            return None if payload is None else source_of(payload, get_upload_folder())
+        except intake.IntakeError as error:
+            raise refusal(error) from None
 
 
 def compare(
@@ -121,12 +126,11 @@ def answered(image: FileData, question: str, share: float, **settings):
     try:
         source = source_of(image, get_upload_folder())
         request = comparing.check(source, question, share, **settings)
-        LOADER.get()
-        *_, (kind, value) = run_on_gpu(request)
+        *_, (kind, value) = standing(run_on_gpu(request), LOADER.get(), request)
         if kind == "error":
             raise intake.IntakeError(value)
         return value
-    except (intake.IntakeError, gr.Error) as error:
+    except Exception as error:  # whatever it is, it is said in a sentence
         raise refusal(error) from None
 
 
@@ -158,8 +162,7 @@ def on_compare(picture, question, percent, glance, prune, allocator, tier, new_t
         looks = {"full": comparing.empty_look(), "focused": None, "shrunk": None}
         answers = page_results.answers(**looks, truth=truth, running=True)
         yield same, answers, "", same, same, "", None, looks, busy
-        LOADER.get()
-        for kind, value in run_on_gpu(request):
+        for kind, value in standing(run_on_gpu(request), LOADER.get(), request):
             if kind == "result":
                 break
             looks[kind] = value
@@ -168,7 +171,7 @@ def on_compare(picture, question, percent, glance, prune, allocator, tier, new_t
         note = page_results.remark(value, example, truth is not None, own=drawn is None)
         shown = showing.live(request["image"], value, truth, note)
         yield *showing.board(shown), shown, None, free
-    except (intake.IntakeError, gr.Error) as error:
+    except Exception as error:  # whatever it is, it is said in a sentence
         failure = refusal(error)
         said = page_results.message(html.unescape(failure.message))
         yield same, page_results.answers(None, None), said, same, same, "", None, None, free
@@ -216,7 +219,7 @@ def on_others(picture, question, second, third, percent):
             raise intake.IntakeError(found[-1][1])
         wheres = [where for _, where in found]
         return showing.side_by_side(request["image"], request["questions"], wheres)
-    except (intake.IntakeError, gr.Error) as error:
+    except Exception as error:  # whatever it is, it is said in a sentence
         raise refusal(error) from None
 
 
@@ -305,6 +308,12 @@ def build() -> gr.Blocks:
                     third = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)
                     compare_maps = gr.Button("Show where each looks", min_width=160)
                 others = show(elem_id="arr-side")
+            show(page_measured.section(RESULTS), elem_id="arr-results")
+            published = bool(page_measured.load(RESULTS))
+            with gr.Accordion(
+                "Figures", open=False, visible=published, elem_id="arr-figures"
+            ) as figures:
+                drawn_figures = show()
             links = show(first[14], js_on_load=share.SCRIPT, elem_id="arr-links")
             if steps.on_space:
                 gr.DuplicateButton(size="sm")
@@ -314,8 +323,10 @@ def build() -> gr.Blocks:
 
         board = [look, answers, strip, why, gauges, cost]
         inputs = [picture, question, *settings.values(), shrunk, tensions, chosen, drawn]
+        pressed = [go.click, question.submit, again.click]
+        gr.on(pressed, None, None, answers, js=page_parts.QUEUED_JS, **quick)
         running = gr.on(
-            [go.click, question.submit, again.click],
+            pressed,
             on_compare,
             inputs,
             [*board, shown, looks, go],
@@ -326,6 +337,9 @@ def build() -> gr.Blocks:
         once_more = more.click(
             steps.on_more, settings["share"], [settings["share"], settings["tier"]], **quick
         ).then(on_compare, inputs, [*board, shown, looks, go], **gpu, **private)
+        said = [answers, strip]
+        running.failure(None, said, said, js=page_parts.FULL_JS, **quick)
+        stop.click(None, answers, answers, js=page_parts.UNQUEUED_JS, **quick)
         stop.click(on_stop, looks, [answers, looks, go], cancels=[running, once_more], **quick)
         fresh = [*board, picture, question, cards, chosen, drawn, chips, tensions, shown, links]
         cards.select(steps.on_pick, None, fresh, **quick)
@@ -344,6 +358,7 @@ def build() -> gr.Blocks:
             **gpu,
             **private,
         )
+        figures.expand(lambda: page_measured.figures(RESULTS), None, drawn_figures, **quick)
         links.select(steps.on_save, shown, file, **quick).then(
             None, file, None, js=share.DOWNLOAD, **quick
         )

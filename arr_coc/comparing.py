@@ -38,6 +38,8 @@ TIERS = ("fast", "balanced", "accurate", "question")
 DEADLINE_S = 60.0
 NEW_TOKENS = 32
 MOST_QUESTIONS = 3
+NO_MEMORY = "There was not enough memory for this look; keep fewer tokens or a smaller picture."
+TOO_LONG = "The model took too long and was stopped; try again, or ask for a shorter answer."
 _warm: WeakKeyDictionary = WeakKeyDictionary()  # model -> the process it has answered in
 
 
@@ -209,7 +211,7 @@ def compare_stream(
         for shrunk, _ in _looks(model, request, use_arr_coc=False, grid=grid, **common):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
-    yield "result", _result(model, request["question"], full, focused, shrunk, where)
+    yield "result", result_of(model, request["question"], full, focused, shrunk, where)
 
 
 def _wheres(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
@@ -292,21 +294,27 @@ def _looks(model: Any, request: Request, **options) -> Iterator[tuple[LookResult
 
 def sentence(error: Exception) -> str:
     """One sentence for a visitor. Only messages written for people pass; the rest is named."""
-    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
-        return "There was not enough memory for this look; keep fewer tokens or a smaller picture."
-    if isinstance(error, TimeoutError) or type(error).__name__ == "Empty":
-        return "The model took too long and was stopped; try again, or ask for a shorter answer."
-    if isinstance(error, ValueError) and not _names_a_path(str(error)):
-        text = str(error).splitlines()[0] if str(error) else "the input was refused"
-        return text[:300]
-    return f"This look failed inside the model ({type(error).__name__}); the next one may work."
+    kind, text = type(error).__name__, str(error)
+    if kind == "OutOfMemoryError" or isinstance(error, MemoryError) or _names_memory(text):
+        return NO_MEMORY
+    if isinstance(error, TimeoutError) or kind == "Empty":
+        return TOO_LONG
+    if isinstance(error, ValueError) and not _names_a_path(text):
+        return (text.splitlines()[0] if text else "the input was refused")[:300]
+    return f"This look failed inside the model ({kind}); the next one may work."
+
+
+def _names_memory(text: str) -> bool:
+    """On a CPU torch says with a RuntimeError that there is no memory."""
+    return "out of memory" in text.lower() or "can't allocate memory" in text
 
 
 def _names_a_path(text: str) -> bool:
     return "/" in text or "\\" in text
 
 
-def _result(model, question, full, focused, shrunk, where) -> ComparisonResult:
+def result_of(model, question, full, focused, shrunk=None, where=None) -> ComparisonResult:
+    """The looks put side by side; `where` is the decision that `focused` followed."""
     ratio = None
     if not full["error"] and not focused["error"] and focused["time_to_first_token_s"] > 0:
         ratio = round(full["time_to_first_token_s"] / focused["time_to_first_token_s"], 3)

@@ -3,11 +3,12 @@
 No handlers and no model here; `app.py` wires the parts.
 """
 
+import json
 from typing import Any
 
 import gradio as gr
 
-from arr_coc import comparing, page, playing
+from arr_coc import comparing, page, page_results, playing
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
@@ -28,6 +29,13 @@ CARD_VIEW_JS = """() => {
         for (const place of ['.gradio-container', '#arr-page'])
             document.querySelector(place).classList.add('arr-card-view');
 }"""
+
+# In the browser alone, so that a click is answered at once and no later word of the server is lost.
+QUEUED_JS = f"() => {json.dumps(page_results.queued())}"
+_IDLE, _FULL = page_results.answers(None, None), page_results.message(page_results.QUEUE_FULL)
+NOT_STARTED = f"shown.includes({json.dumps(page_results.QUEUED)})"
+FULL_JS = f"(shown, said) => {NOT_STARTED} ? {json.dumps([_IDLE, _FULL])} : [shown, said]"
+UNQUEUED_JS = f"(shown) => {NOT_STARTED} ? {json.dumps(_IDLE)} : shown"
 
 
 def show(value: str = "", **options: Any) -> gr.HTML:

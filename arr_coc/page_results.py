@@ -9,6 +9,8 @@ from arr_coc.comparing import ComparisonResult, LookResult
 from arr_coc.page import Example, escaped
 
 OWN_PICTURE = "This picture is your own: the small model here only learned drawn scenes."
+QUEUED = "arr-idle arr-queued"
+QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
 SAME = 0.05  # ratios this close to 1 are called the same
 STAGES = {
@@ -62,6 +64,12 @@ def answers(
         + "".join(_answer(key, look, truth, running) for key, look in looks.items())
         + "</div>"
     )
+
+
+def queued() -> str:
+    """The answers' place from the click on until the queue lets the comparison begin."""
+    waits = f'<p class="{QUEUED}">Waits for its turn…</p>'
+    return answers(None, None).replace(_idle("full"), waits).replace(_idle("focused"), waits)
 
 
 def message(sentence: str) -> str:
@@ -137,8 +145,8 @@ def ratio_words(ratio: float | None) -> str:
 
 
 def _answer(key: str, look: LookResult | None, truth: str | None, running: bool) -> str:
-    name, title, idle = LOOKS[key]
-    mark, body = "", f'<p class="arr-idle">{idle}</p>'
+    name, title, _ = LOOKS[key]
+    mark, body = "", _idle(key)
     if look is not None and look["error"]:
         body = f'<p class="arr-failed">{escaped(look["error"])}</p>'
     elif look is not None and (look["text"] or look["done"]):
@@ -163,6 +171,10 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
         f'<article class="arr-answer arr-look-{key}"><h2 title="{escaped(title)}">{name}</h2>'
         f"{body}{mark}</article>"
     )
+
+
+def _idle(key: str) -> str:
+    return f'<p class="arr-idle">{LOOKS[key][2]}</p>'
 
 
 def _measure(name, title, values, form, words) -> str:

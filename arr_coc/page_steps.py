@@ -5,13 +5,15 @@ to it. Nothing here runs a model or takes a place in the queue.
 """
 
 import html
+import logging
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from arr_coc import comparing, intake, page, page_results, playing, record, share, showing
+from arr_coc import comparing, intake, page, page_results, playing, record, serving, share, showing
 
+log = logging.getLogger(__name__)
 SKIP = (gr.skip(),)
 SHARE = 20  # percent
 MORE = 2  # times as many tokens for another look
@@ -19,15 +21,9 @@ MORE = 2  # times as many tokens for another look
 
 def refusal(error: Exception) -> gr.Error:
     """A sentence of our own as the framework's error, escaped: its pop-up renders HTML."""
-    text = str(error)
-    if isinstance(error, gr.Error):
-        title = (error.title or "").lower()
-        text = "The GPU worker stopped before it had an answer; try again."
-        if "quota" in title:
-            text = "Your GPU minutes for today are used up; sign in, or come back tomorrow."
-        elif "queue" in title or "no gpu" in title:
-            text = "All GPUs are busy; try again in a minute."
-    message = html.escape(text, quote=False)
+    if not isinstance(error, intake.IntakeError | gr.Error):
+        log.error("a request failed", exc_info=error)
+    message = html.escape(serving.plainly(error), quote=False)
     return gr.Error(message, title="That did not work", print_exception=False)
 
 

@@ -1,6 +1,7 @@
-"""One real server for the tests of app and browser: `python app.py` on the bundled base.
+"""Real servers for the tests: `python app.py` on the bundled base, on loopback.
 
-Its examples are some of the committed ones, recorded anew by the command itself.
+`server()` is the one that most tests share; its examples are some of the committed ones, recorded anew
+by the command itself. `start` begins another, for `tests.fuzz` and `tests.load`.
 """
 
 import atexit
@@ -15,6 +16,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 import httpx
 
@@ -48,22 +50,34 @@ def recorded_examples() -> Path:
 @cache
 def server() -> Server:
     """Start the app once for the whole run; it ends with the run."""
+    return start({"ARR_COC_EXAMPLES": str(recorded_examples())})
+
+
+def start(variables: dict[str, str], *, port: int = 0, log: IO | None = None) -> Server:
+    """Start an app of its own and wait for its page; it ends with this process.
+
+    Args:
+        variables: added to its environment.
+        port: 0 for any free one.
+        log: a file for everything it prints; None leaves it on this process's own output.
+    """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("127.0.0.1", port))
         port = probe.getsockname()[1]
     environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "GRADIO_SERVER_NAME": "127.0.0.1"}
     for name in ("ARR_COC_BASE", "ARR_COC_WEIGHTS", "SPACE_ID", "SPACES_ZERO_GPU"):
         environment.pop(name, None)
-    environment["ARR_COC_EXAMPLES"] = str(recorded_examples())
-    start = time.monotonic()
-    process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment)
+    environment |= variables
+    begun = time.monotonic()
+    command = [sys.executable, "app.py"]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     atexit.register(process.terminate)
     url = f"http://127.0.0.1:{port}/"
-    while time.monotonic() - start < START_TIMEOUT_S:
+    while time.monotonic() - begun < START_TIMEOUT_S:
         assert process.poll() is None, "the app ended before it answered"
         try:
             if httpx.get(url, timeout=30).status_code == 200:
-                return Server(url, time.monotonic() - start, process)
+                return Server(url, time.monotonic() - begun, process)
         except httpx.TransportError:
             time.sleep(0.05)
     raise AssertionError(f"the page did not answer within {START_TIMEOUT_S} s")

@@ -1,0 +1,126 @@
+"""Clients: the snippets of `docs/`, a crowd, a full queue, and hostile requests, a small number of each."""
+
+import functools
+import http.server
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from app_server import server
+from playwright.sync_api import expect, sync_playwright
+from test_browser import browser_path
+
+from tests import fuzz, load
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory, request):
+    path = tmp_path_factory.mktemp("pictures") / "scene.png"
+    request.getfixturevalue("picture").save(path)
+    return path
+
+
+def python_client(*arguments):
+    command = [sys.executable, DOCS / "client.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_python_client(scene):
+    done = python_client(server().url, scene, "what colour is the ball?")
+    assert done.returncode == 0, done.stderr
+    full, focused, looked = done.stdout.splitlines()
+    assert full.startswith("full: ") and "80 visual tokens" in full
+    assert focused.startswith("focused: ") and "16 visual tokens" in focused
+    assert looked == "looked at 16 of 80 places"
+    assert "empty" in python_client(server().url, scene, " ").stderr
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Silent."""
+
+
+def test_the_browser_client(scene, tmp_path):
+    handler = functools.partial(Quiet, directory=DOCS)
+    pages = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=pages.serve_forever, daemon=True).start()
+    fake = tmp_path / "fake.png"
+    fake.write_bytes(b"I am no picture")
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=arguments)
+        tab = browser.new_page()
+        tab.goto(f"http://127.0.0.1:{pages.server_port}/client.html?space={server().url}")
+        tab.locator("[name=question]").fill("what colour is the ball?")
+        for file, words in ((scene, "80 visual tokens"), (fake, "not a picture")):
+            tab.locator("[name=picture]").set_input_files(file)
+            tab.locator("button").click()
+            expect(tab.locator("#said")).to_contain_text(words, timeout=30_000)
+        browser.close()
+    pages.shutdown()
+
+
+def test_a_crowd_is_answered_each_its_own_or_told_that_the_queue_is_full(monkeypatch):
+    monkeypatch.setattr(load, "ROUNDS", 1)
+    found = load.crowd(server().url, 16, 0)
+    assert found["wrong"] == [] and found["answered_as_their_own"] == 16
+    assert found["wait_s"]["longest"] < load.LONGEST_WAIT_S
+    assert set(found["told_that_the_queue_is_full"]) <= {
+        "503 Queue is full. Max size is N and size is N."
+    }
+
+
+def test_who_leaves_frees_the_place():
+    found = load.leaving(server().url)
+    assert found["wrong"] == []
+    stayed, left = (found[f"next_waits_s_when_all_{name}"] for name in ("stay", "leave"))
+    assert left < 0.7 * stayed
+
+
+def test_a_visitor_waits_knowingly_and_is_told_of_a_full_queue():
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=arguments)
+        tab = browser.new_page()
+        tab.goto(server().url)
+        expect(tab.locator(".arr-badge")).to_have_count(3, timeout=60_000)
+        asker = load.Asker(server().url, 0)
+        joined, told = [], threading.Event()
+
+        def crowd():
+            while not told.is_set():
+                if (reply := asker.join("full", 64)).status_code == 200:
+                    joined.append(reply.json()["event_id"])
+
+        thread = threading.Thread(target=crowd)
+        thread.start()
+        full = tab.locator(".arr-message", has_text="queue is full")
+        try:
+            for _ in range(20):  # a place may fall free just when the button is pressed
+                tab.locator("#arr-go").click()
+                tab.wait_for_timeout(300)
+                if full.count():
+                    break
+            expect(full).to_be_visible()
+        finally:
+            told.set()
+            thread.join()
+        for event in joined[-9:]:  # those still waiting leave
+            with asker.http.stream("GET", f"gradio_api/call/compare/{event}"):
+                pass
+        tab.locator("#arr-go").click()
+        expect(tab.locator(".arr-queued").first).to_have_text("Waits for its turn…")
+        expect(tab.locator(load.LIVE)).to_be_visible(timeout=60_000)
+        browser.close()
+
+
+def test_hostile_requests_end_in_a_sentence():
+    found = fuzz.run(60, seed=7, progress=False)
+    assert found["faults"] == []
+    assert found["sound_requests_between"] == 5
+    outcomes = {name for family in found["outcomes"].values() for name in family}
+    assert {"answered", "sentence"} <= outcomes

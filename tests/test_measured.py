@@ -1,0 +1,92 @@
+"""The page's results: tables and figures come from the summaries in `results/`, and from nowhere else."""
+
+import json
+import re
+
+import pytest
+from PIL import Image
+from test_evaluate import table_of
+
+from arr_coc import evaluate_summary, page_measured
+
+EVIL = "<img src=x onerror=alert(1)>${7*6}"
+
+
+def summary(**changes):
+    answers = [(p, kind, 1.0, 0.1) for p in range(10) for kind in ("colour", "count")]
+    poor = [(p, kind, float(kind == "colour"), 0.1) for p, kind, *_ in answers]
+    rows = {("stock", 1.0): answers, ("arr-coc", 0.2): poor, ("random", 0.2): poor}
+    rows |= {("arr-coc", 0.1): poor}
+    report = evaluate_summary.summarise(table_of(rows), floor=0.8)
+    times = [("stock", 1.0, 0.5), ("arr-coc", 0.2, 0.25), ("arr-coc", 0.1, 0.125)]
+    report["time"] = [{"method": m, "budget": b, "p50_s": s} for m, b, s in times]
+    about = {"what": "scenes on a base", "date": "2030-01-02", "commit": "abc"}
+    return about | report | changes
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "scenes").mkdir()
+    (tmp_path / "scenes" / "summary.json").write_text(json.dumps(summary()))
+    Image.new("RGB", (20, 10)).save(tmp_path / "scenes" / "accuracy-tokens.png")
+    return tmp_path
+
+
+def cells(shown):
+    rows = re.findall(r"<tr>(.*?)</tr>", shown)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+
+
+def test_accuracy_against_tokens_and_time(folder):
+    shown = page_measured.section(folder)
+    head, stock, ours, other = cells(shown)
+    assert head == [
+        "method", "10% of the tokens", "20% of the tokens", "all tokens", "first word, at 20%",
+    ]  # fmt: skip
+    assert stock == ["stock (full look)", "", "", "100.0 % [100.0, 100.0]", "500 ms"]
+    half = "50.0 % [50.0, 50.0]"
+    assert ours == ["ARR-COC (focused look)", half, half, "", "250 ms"]
+    assert other == ["random", "", half, "", ""]
+    assert "20 questions of 2 kinds" in shown and "2030-01-02, commit abc" in shown
+    assert "loses most on: count (-100 points)" in shown
+
+
+def test_a_sweep_has_a_column_for_each_size(folder):
+    found = summary()
+    small = [{**entry, "detail": 0.5} for entry in found["methods"]]
+    (folder / "scenes" / "summary.json").write_text(
+        json.dumps(found | {"methods": found["methods"] + small})
+    )
+    head, stock, *ours = cells(page_measured.section(folder))
+    assert head == ["method", "detail × 0.5", "detail × 1"]
+    assert stock[1] == stock[2] == "100.0 % [100.0, 100.0]"
+    assert [row[0] for row in ours] == ["arr-coc, 10%", "arr-coc, 20%", "random, 20%"]
+
+
+def test_nothing_measured_is_said_in_a_sentence(tmp_path):
+    shown = page_measured.section(tmp_path)
+    assert page_measured.NONE in shown and "<table" not in shown
+    assert page_measured.NONE in page_measured.figures(tmp_path)
+    (tmp_path / "broken").mkdir()
+    for text in ("{", "[]", '{"methods": []}'):
+        (tmp_path / "broken" / "summary.json").write_text(text)
+        assert page_measured.section(tmp_path) == shown
+
+
+def test_the_figures_there_are_and_no_others(folder):
+    shown = page_measured.figures(folder)
+    assert shown.count("<img") == 1 and "data:image/png;base64," in shown
+    assert str(folder) not in shown
+
+
+def test_names_are_escaped(folder):
+    (folder / "scenes" / "summary.json").write_text(json.dumps(summary(what=EVIL, date=EVIL)))
+    assert "<img src=x" not in page_measured.section(folder) + page_measured.figures(folder)
+
+
+def test_what_is_published_can_be_shown():
+    import app
+
+    found = page_measured.load(app.RESULTS)
+    assert len(found) == len(list(app.RESULTS.glob("*/summary.json")))
+    assert page_measured.section(app.RESULTS).count("<table") == len(found)
