@@ -239,7 +239,9 @@ def publish(run: Run, args, scores) -> None:
     """Write the Hub-shaped folder: weights, card, what was trained so far, scores."""
     facts = trained(run)
     if args.stages:
-        facts["where"] = f" on {args.threads} CPU threads" if args.device == "cpu" else " on one GPU"
+        facts["where"] = (
+            f" on {args.threads} CPU threads" if args.device == "cpu" else " on one GPU"
+        )
     text = card(run.model, facts, scores)
     pretrain_model.save(args.out, run.model, run.tokenizer, text)
     (Path(args.out) / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
@@ -262,7 +264,7 @@ def trained(run: Run) -> dict:
 
 
 @torch.no_grad()
-def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch: int = 4) -> dict:
+def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch: int = 8) -> dict:
     """Exact match per kind on `n` questions, scenes drawn at 512 x 512 and shown at `size`."""
     run.model.eval()
     rows = {}
@@ -272,7 +274,8 @@ def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch:
         while len(right) < n:
             drawn = [scenes.make_scene(seed + i, kinds=[kind]) for i in range(batch)]
             seed += batch
-            right += _right(run, *collate([s for s in drawn if s.questions], size), args)
+            if asked := [scene for scene in drawn if scene.questions]:
+                right += _right(run, *collate(asked, size), args)
         rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
     return {"size": list(size), "first_seed": first_seed, "kinds": rows}
 

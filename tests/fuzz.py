@@ -281,7 +281,10 @@ def run(n: int, seed: int, port: int = 0, progress: bool = True) -> dict[str, An
     }
 
 
-def report(command: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+WHAT = "hostile requests to the real page, and what came back"
+
+
+def report(what: str, command: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What `measure` gives, under its command, commit, machine and the load before and after."""
     import torch
 
@@ -290,6 +293,7 @@ def report(command: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any
     before = os.getloadavg()[0]
     found = measure()
     about = {
+        "what": what,
         "command": command,
         "commit": record.commit(),
         "date": time.strftime("%Y-%m-%d"),
@@ -309,7 +313,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where the report goes")
     args = parser.parse_args(argv)
     command = f"python -m tests.fuzz --n {args.n} --seed {args.seed}"
-    found = report(command, lambda: run(args.n, args.seed, args.port))
+    found = report(WHAT, command, lambda: run(args.n, args.seed, args.port))
     if args.out:
         args.out.write_text(json.dumps(found, indent=1, ensure_ascii=True) + "\n")
     print(json.dumps({"n": args.n, "faults": len(found["faults"]), "seconds": found["seconds"]}))
