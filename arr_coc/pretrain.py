@@ -25,7 +25,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -33,7 +32,15 @@ from torch.utils.data import DataLoader, Subset
 
 from arr_coc import pretrain_model, scenes
 from arr_coc.pretrain_card import EASY_VQA, card
-from arr_coc.pretrain_data import QUICK_VIEWS, VIEWS, Batches, Packer, collate, open_picture
+from arr_coc.pretrain_data import (
+    QUICK_VIEWS,
+    VIEWS,
+    Batches,
+    Packer,
+    collate,
+    easy_vqa_pictures,
+    easy_vqa_split,
+)
 from arr_coc.pretrain_model import CELL
 from arr_coc.pretrain_stages import (
     LOSSES,
@@ -103,7 +110,7 @@ def train_stage(run: Run, stage: str, args) -> None:
     spent, shown = run.seconds.get(stage, 0.0), run.pictures.get(stage, 0)
     for batch in loader:
         progress = max(run.step / steps, run.seconds.get(stage, 0.0) / 60 / args.minutes)
-        progress = agreed(progress)
+        progress = agreed(progress, args.device)
         if progress >= 1:
             break
         for opt, base in zip(opts, rates, strict=True):
@@ -140,11 +147,11 @@ def processes() -> tuple[int, int]:
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
-def agreed(progress: float) -> float:
-    """The slowest process's clock, so that all stop at the same step."""
+def agreed(progress: float, device: str) -> float:
+    """The progress of the process that is furthest, so that all stop at the same step."""
     if processes()[1] == 1:
         return progress
-    value = torch.tensor(progress)
+    value = torch.tensor(progress, device=device)
     dist.all_reduce(value, dist.ReduceOp.MAX)
     return value.item()
 
@@ -267,7 +274,7 @@ def trained(run: Run) -> dict:
 def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch: int = 8) -> dict:
     """Exact match per kind on `n` questions, scenes drawn at 512 x 512 and shown at `size`."""
     run.model.eval()
-    rows = {}
+    packer, rows = Packer(run.tokenizer), {}
     for kind in scenes.KINDS:
         right: list[bool] = []
         seed = first_seed
@@ -275,7 +282,8 @@ def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch:
             drawn = [scenes.make_scene(seed + i, kinds=[kind]) for i in range(batch)]
             seed += batch
             if asked := [scene for scene in drawn if scene.questions]:
-                right += _right(run, *collate(asked, size), args)
+                images, _, questions = collate(asked, size)
+                right += _right(run, packer, images, questions, args)
         rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
     return {"size": list(size), "first_seed": first_seed, "kinds": rows}
 
@@ -283,26 +291,19 @@ def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch:
 @torch.no_grad()
 def evaluate_easy_vqa(run: Run, args, size=(128, 128), batch: int = 50) -> dict:
     """Exact match on the official test split of easy-VQA, pictures enlarged to `size`."""
-    import easy_vqa
-
     run.model.eval()
-    asked: dict[int, list[scenes.Question]] = {}
-    for text, answer, picture in zip(*easy_vqa.get_test_questions(), strict=True):
-        asked.setdefault(picture, []).append(scenes.Question(text, answer, "easy_vqa"))
-    paths, right = dict(easy_vqa.get_test_image_paths()), []
-    numbers = sorted(asked)
+    packer, right = Packer(run.tokenizer), []
+    numbers = sorted(easy_vqa_split("test")[1])
     for start in range(0, len(numbers), batch):
-        chosen = numbers[start : start + batch]
-        pictures = [open_picture(paths[number], size) for number in chosen]
-        images = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures]))
-        right += _right(run, images, None, [asked[number] for number in chosen], args)
+        images, asked = easy_vqa_pictures("test", numbers[start : start + batch], size)
+        right += _right(run, packer, images, asked, args)
     score = wilson(sum(right), len(right))
     return {"size": list(size), "n": len(right), "right": sum(right), "interval": score}
 
 
-def _right(run: Run, images, _, questions, args) -> list[bool]:
+def _right(run: Run, packer: Packer, images, questions, args) -> list[bool]:
     """Whether each question is answered exactly."""
-    packed = Packer(run.tokenizer).pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
+    packed = packer.pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
     with torch.autocast(args.device, torch.bfloat16, enabled=not args.float32):
         logits = answer_logits(run, packed, look(run, images.to(args.device)), args.device)
     ok = logits.argmax(-1).cpu() == packed.labels

@@ -162,33 +162,35 @@ def _some(questions, rng, most: int) -> list[scenes.Question]:
 
 
 @cache
-def _easy_vqa() -> tuple[list[str], dict[int, list[scenes.Question]]]:
-    """Picture paths and questions by picture of easy-VQA's train split."""
+def easy_vqa_split(split: str) -> tuple[dict[int, str], dict[int, list[scenes.Question]]]:
+    """Picture paths and questions by picture of easy-VQA's "train" or official "test" split."""
     import easy_vqa
 
     by_picture: dict[int, list[scenes.Question]] = {}
-    for text, answer, picture in zip(*easy_vqa.get_train_questions(), strict=True):
+    rows = getattr(easy_vqa, f"get_{split}_questions")()
+    for text, answer, picture in zip(*rows, strict=True):
         by_picture.setdefault(picture, []).append(scenes.Question(text, answer, "easy_vqa"))
-    return easy_vqa.get_train_image_paths(), by_picture
+    return dict(getattr(easy_vqa, f"get_{split}_image_paths")()), by_picture
+
+
+def easy_vqa_pictures(split: str, numbers, size: tuple[int, int]) -> tuple[torch.Tensor, list]:
+    """Pictures `numbers` of a split: `(n, H, W, 3)` uint8 enlarged to `size`, and their questions."""
+    paths, asked = easy_vqa_split(split)
+    pictures = []
+    for number in numbers:
+        with Image.open(paths[number]) as image:
+            pictures.append(np.asarray(image.convert("RGB").resize(size, Image.BICUBIC)))
+    return torch.from_numpy(np.stack(pictures)), [asked[number] for number in numbers]
 
 
 def easy_vqa_batch(rng, count: int, size: tuple[int, int]):
     """`count` pictures of easy-VQA's train split at `size`, as `collate` gives scenes."""
-    paths, asked = _easy_vqa()
-    paths = dict(paths)
-    chosen = rng.choice(sorted(asked), count)
-    pictures = [open_picture(paths[number], size) for number in chosen]
-    images = torch.from_numpy(np.stack([np.asarray(p) for p in pictures]))
+    chosen = rng.choice(sorted(easy_vqa_split("train")[1]), count)
+    images, questions = easy_vqa_pictures("train", chosen, size)
     tokens = size[0] * size[1] // CELL**2
     cells = {key: torch.full((count, tokens), UNKNOWN) for key in ATTRIBUTES}
     cells["characters"] = torch.zeros(count, tokens, 2 * len(CHARACTERS))
-    return images, cells, [asked[number] for number in chosen]
-
-
-def open_picture(path: str, size: tuple[int, int]) -> Image.Image:
-    """The picture at `path`, RGB, at `size`."""
-    with Image.open(path) as image:
-        return image.convert("RGB").resize(size, Image.BICUBIC)
+    return images, cells, questions
 
 
 def collate(drawn: list[scenes.Scene], size: tuple[int, int]):
