@@ -8,7 +8,6 @@ may come in in `arr_coc.intake`, words and looks in `arr_coc.page`.
 
 import spaces  # isort: skip  (first, so that ZeroGPU can prepare torch)
 
-import html
 import importlib.util
 import logging
 import os
@@ -16,38 +15,39 @@ import threading
 from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")  # it would keep 10,000
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 from gradio.data_classes import FileData
-from gradio.utils import get_upload_folder
 
-from arr_coc import (
+from arr_coc import (  # fmt: skip
     comparing,
     intake,
     page,
     page_cost,
     page_measured,
     page_parts,
-    page_results,
     page_why,
-    playing,
+    record,
     share,
     showing,
     viewer,
 )
 from arr_coc.comparing import ComparisonResult, Where
+from arr_coc.page_live import Live, Picture
 from arr_coc.page_parts import show
-from arr_coc.page_steps import SKIP, Steps, as_share, refusal
-from arr_coc.serving import Loader, source_of, standing
+from arr_coc.page_steps import Steps
+from arr_coc.serving import Loader, base_to_come, keep_forgetting
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
-FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or Path(__file__).parent / "examples" / "bundled")
+FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or record.examples_for(base_to_come()))
 RESULTS = Path(__file__).parent / "results"
 STEPS = Steps(FOLDER, on_space="SPACE_ID" in os.environ)
 GPU_SECONDS = 30
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
+SESSIONS = 500  # kept at once, about 0.3 MB each
 MAX_FILE = "20mb"
 
 LOADER = Loader(warm=not ON_ZEROGPU)
@@ -66,17 +66,7 @@ def run_on_gpu(request: comparing.Request):
     yield from comparing.compare_stream(LOADER.get(), request)
 
 
-class Picture(gr.Image):
-    """`gr.Image` that hands on the file unopened: `intake` opens it, and says what is wrong."""
-
-    is_template = True  # the browser draws a plain Image
-
-    def preprocess(self, payload):
-        """The `data:` URL or the path of the file given, or None; refusals are sentences."""
-        try:
-            return None if payload is None else source_of(payload, get_upload_folder())
-        except intake.IntakeError as error:
-            raise refusal(error) from None
+LIVE = Live(STEPS, LOADER, lambda request: run_on_gpu(request))
 
 
 def compare(
@@ -102,7 +92,7 @@ def compare(
         shrunk: ask a third time, of the whole picture resized to as many tokens.
     """
     settings = {"glance": glance, "prune": prune, "max_new_tokens": max_new_tokens}
-    return answered(image, question, share, budget=budget, shrunk=shrunk, **settings)
+    return LIVE.answered(image, question, share, budget=budget, shrunk=shrunk, **settings)
 
 
 def relevance(image: FileData, question: str, share: float = 0.20) -> Where:
@@ -113,7 +103,7 @@ def relevance(image: FileData, question: str, share: float = 0.20) -> Where:
         question: at most 500 characters.
         share: share of the picture's visual tokens to keep, 0.05 to 1.
     """
-    return answered(image, question, share, questions=(question,))
+    return LIVE.answered(image, question, share, questions=(question,))
 
 
 def examples() -> list[page.Listed]:
@@ -121,114 +111,12 @@ def examples() -> list[page.Listed]:
     return page.listed(STEPS.examples)
 
 
-def answered(image: FileData, question: str, share: float, **settings):
-    """The last record of a request from the API; refusals become sentences."""
-    try:
-        source = source_of(image, get_upload_folder())
-        request = comparing.check(source, question, share, **settings)
-        *_, (kind, value) = standing(run_on_gpu(request), LOADER.get(), request)
-        if kind == "error":
-            raise intake.IntakeError(value)
-        return value
-    except Exception as error:  # whatever it is, it is said in a sentence
-        raise refusal(error) from None
-
-
-def on_compare(picture, question, percent, glance, prune, allocator, tier, new_tokens, revision,
-               shrunk, tensions, chosen, drawn):  # fmt: skip
-    """Stream the looks, then what they cost and where looking paid.
-
-    Yields the pieces of `showing.BOARD`, the comparison, the looks so far, and the button.
-    """
-    same, busy, free = gr.skip(), gr.update(interactive=False), gr.update(interactive=True)
-    try:
-        if picture is None:
-            raise intake.IntakeError("Choose a picture first: a card, a new one, or your own.")
-        settings = {"glance": glance, "prune": prune, "allocator": allocator, "revision": revision}
-        request = comparing.check(
-            picture,
-            question,
-            as_share(percent),
-            tier=None if tier == "share" else tier,
-            tensions=tensions,
-            shrunk=shrunk,
-            max_new_tokens=new_tokens,
-            **settings,
-        )
-        example, truth = (
-            STEPS.example_of(chosen),
-            STEPS.truth_of(request["question"], chosen, drawn),
-        )
-        looks = {"full": comparing.empty_look(), "focused": None, "shrunk": None}
-        answers = page_results.answers(**looks, truth=truth, running=True)
-        yield same, answers, "", same, same, "", None, looks, busy
-        for kind, value in standing(run_on_gpu(request), LOADER.get(), request):
-            if kind == "result":
-                break
-            looks[kind] = value
-            answers = page_results.answers(**looks, truth=truth, running=True)
-            yield same, answers, *SKIP * 5, looks, same
-        note = page_results.remark(value, example, truth is not None, own=drawn is None)
-        shown = showing.live(request["image"], value, truth, note)
-        yield *showing.board(shown), shown, None, free
-    except Exception as error:  # whatever it is, it is said in a sentence
-        failure = refusal(error)
-        said = page_results.message(html.unescape(failure.message))
-        yield same, page_results.answers(None, None), said, same, same, "", None, None, free
-        raise failure from None
-
-
-def on_stop(looks):
-    """After Stop: what had come so far stays."""
-    shown = page_results.answers(**looks) if looks else gr.skip()
-    return shown, None, gr.update(interactive=True)
-
-
-def on_ready():
-    """Once the model is there: the badge, what can be asked, whether signs can be read."""
-    try:
-        model = LOADER.get()
-    except intake.IntakeError as error:
-        return page.header(page.badge_failed(str(error))), *SKIP * 3
-    learned = getattr(model, "policies", None) or {}
-    badge = page.badge_ready(str(model.name), model.is_bundled, str(model.device), bool(learned))
-    reads = not model.is_bundled or playing.can_read(playing.good_kinds())
-    revisions = gr.update(choices=[("the default", ""), *((name, name) for name in learned)])
-    return (
-        page.header(badge),
-        page_parts.about(model.is_bundled),
-        gr.update(visible=reads),
-        revisions,
-    )
-
-
-def on_others(picture, question, second, third, percent):
-    """Where other questions about the same picture would look, side by side."""
-    try:
-        if picture is None:
-            raise intake.IntakeError("Choose a picture first: a card, a new one, or your own.")
-        asked = tuple(
-            text for text in (question, second, third) if isinstance(text, str) and text.strip()
-        )
-        request = comparing.check(
-            picture, asked[0] if asked else "", as_share(percent), questions=asked
-        )
-        LOADER.get()
-        found = list(run_on_gpu(request))
-        if found[-1][0] == "error":
-            raise intake.IntakeError(found[-1][1])
-        wheres = [where for _, where in found]
-        return showing.side_by_side(request["image"], request["questions"], wheres)
-    except Exception as error:  # whatever it is, it is said in a sentence
-        raise refusal(error) from None
-
-
 def build() -> gr.Blocks:
     """The page."""
     private = {"api_visibility": "private", "show_progress": "hidden"}
     quick = {**private, "queue": False}
     gpu = {"concurrency_id": "gpu", "concurrency_limit": 1}
-    steps, first = STEPS, STEPS.opened(0 if STEPS.examples else None)
+    steps, live, first = STEPS, LIVE, STEPS.opened(0 if STEPS.examples else None)
     pieces = dict(zip(showing.BOARD, first))
     with gr.Blocks(title=page.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
         chosen, drawn, tensions = gr.State(first[9]), gr.State(), gr.State()
@@ -253,16 +141,7 @@ def build() -> gr.Blocks:
                     with gr.Row(elem_id="arr-try"):
                         draw = gr.Button("New picture", size="sm", elem_id="arr-draw")
                         own = gr.Button("Try your own", size="sm", elem_id="arr-own")
-                    with gr.Row(visible=False, elem_id="arr-sign") as sign:
-                        writing = gr.Textbox(
-                            placeholder="Your word or number on a sign, e.g. 47",
-                            label="Write on a sign",
-                            show_label=False,
-                            container=False,
-                            max_length=playing.LONGEST,
-                            scale=3,
-                        )
-                        put = gr.Button("Put it up", size="sm", scale=1, min_width=90)
+                    sign, writing, put = page_parts.sign()
                 with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
                     with gr.Row(elem_id="arr-ask"):
                         question = gr.Textbox(
@@ -302,12 +181,7 @@ def build() -> gr.Blocks:
                         reset = gr.Button("Reset", size="sm", elem_id="arr-reset")
             cost = show(pieces["cost"], js_on_load=page_cost.SCRIPT, elem_id="arr-cost")
             more = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
-            with gr.Accordion("Same picture, other question", open=False, elem_id="arr-others"):
-                with gr.Row(equal_height=True):
-                    second = gr.Textbox(label="Second question", max_length=intake.MAX_QUESTION)
-                    third = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)
-                    compare_maps = gr.Button("Show where each looks", min_width=160)
-                others = show(elem_id="arr-side")
+            second, third, compare_maps, others = page_parts.others()
             show(page_measured.section(RESULTS), elem_id="arr-results")
             published = bool(page_measured.load(RESULTS))
             with gr.Accordion(
@@ -317,30 +191,30 @@ def build() -> gr.Blocks:
             links = show(first[14], js_on_load=share.SCRIPT, elem_id="arr-links")
             if steps.on_space:
                 gr.DuplicateButton(size="sm")
-            settings = page_parts.settings()
-            about = show(page_parts.about(bundled=True), elem_id="arr-about")
+            settings, advanced, cut_cost = page_parts.settings()
+            about = show(page_parts.about(bundled=base_to_come() == "bundled"), elem_id="arr-about")
             file = gr.Textbox(visible="hidden", elem_id="arr-file")
 
         board = [look, answers, strip, why, gauges, cost]
         inputs = [picture, question, *settings.values(), shrunk, tensions, chosen, drawn]
-        pressed = [go.click, question.submit, again.click]
-        gr.on(pressed, None, None, answers, js=page_parts.QUEUED_JS, **quick)
-        running = gr.on(
-            pressed,
-            on_compare,
+        # Everything that compares presses the one button, which is dead while it compares.
+        gr.on([question.submit, again.click], None, None, None, js=page_parts.PRESS_JS, **quick)
+        more.click(
+            steps.on_more, settings["share"], [settings["share"], settings["tier"]], **quick
+        ).then(None, None, None, js=page_parts.PRESS_JS, **quick)
+        go.click(None, None, [answers, strip, go], js=page_parts.QUEUED_JS, **quick)
+        running = go.click(
+            live.on_compare,
             inputs,
             [*board, shown, looks, go],
             trigger_mode="multiple",  # a click while Stop is still at work is not lost
             **gpu,
             **private,
         )
-        once_more = more.click(
-            steps.on_more, settings["share"], [settings["share"], settings["tier"]], **quick
-        ).then(on_compare, inputs, [*board, shown, looks, go], **gpu, **private)
         said = [answers, strip]
-        running.failure(None, said, said, js=page_parts.FULL_JS, **quick)
+        running.failure(None, said, [*said, go], js=page_parts.FULL_JS, **quick)
         stop.click(None, answers, answers, js=page_parts.UNQUEUED_JS, **quick)
-        stop.click(on_stop, looks, [answers, looks, go], cancels=[running, once_more], **quick)
+        stop.click(live.on_stop, looks, [answers, looks, go], cancels=[running], **quick)
         fresh = [*board, picture, question, cards, chosen, drawn, chips, tensions, shown, links]
         cards.select(steps.on_pick, None, fresh, **quick)
         own.click(steps.on_own, None, picture, **quick)
@@ -352,7 +226,7 @@ def build() -> gr.Blocks:
         gauges.release(steps.on_tensions, shown, tuned, trigger_mode="always_last", **quick)
         reset.click(steps.on_reset, shown, tuned, **quick)
         compare_maps.click(
-            on_others,
+            live.on_others,
             [picture, question, second, third, settings["share"]],
             others,
             **gpu,
@@ -370,10 +244,20 @@ def build() -> gr.Blocks:
             trigger_mode="always_last",
             **quick,
         )
+        gr.on(
+            [advanced.expand, settings["cut"].input, settings["share"].release,
+             settings["tier"].input, picture.change],
+            live.on_cut,
+            [picture, question, *(settings[name] for name in ("share", "tier", "cut"))],
+            cut_cost,
+            trigger_mode="always_last",
+            **quick,
+        )  # fmt: skip
         demo.load(
             steps.on_open, None, [*fresh, settings["share"]], js=page_parts.CARD_VIEW_JS, **quick
         )
-        demo.load(on_ready, None, [head, about, sign, settings["revision"]], **quick)
+        ready = [head, about, sign, settings["revision"], settings["cut"]]
+        demo.load(live.on_ready, None, ready, **quick)
         gr.api(compare, api_name="compare", **gpu)
         gr.api(relevance, api_name="relevance", **gpu)
         gr.api(examples, api_name="examples", queue=False)
@@ -395,8 +279,10 @@ def launch(demo: gr.Blocks, **options):
         footer_links=["api"],
         theme=page_parts.theme(),
         css=page.CSS,
+        state_session_capacity=SESSIONS,
         **options,
     )
+    keep_forgetting(demo.state_holder)
     threading.Timer(LOAD_AFTER_S, LOADER.start).start()
     return server
 

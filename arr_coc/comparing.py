@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 from PIL import Image
 
 from arr_coc import intake
+from arr_coc import native as cutting
 from arr_coc.deciding import Where, allocation_of, describe_where
 
 __all__ = ["ComparisonResult", "LookResult", "Where", "allocation_of", "check", "compare_stream"]
@@ -96,6 +97,7 @@ class Request(TypedDict):
     tensions: list[float] | None
     revision: str | None
     shrunk: bool
+    native: int | None
     questions: list[str]
     max_new_tokens: int
 
@@ -113,6 +115,7 @@ def check(
     tensions: list[float] | None = None,
     revision: str | None = None,
     shrunk: bool = False,
+    native: int | None = None,
     questions: tuple[str, ...] = (),
     max_new_tokens: int = NEW_TOKENS,
 ) -> Request:
@@ -130,6 +133,7 @@ def check(
         tensions: compress, exploit and focus in [0, 1], or None to let the policy choose.
         revision: of the ARR-COC weights, of those loaded; None or "" for the default.
         shrunk: look a third time, at the picture resized to the focused look's tokens.
+        native: visual tokens to cut the picture into first, one of `native.SIZES`; None as it is.
         questions: up to three whose maps alone are wanted, in place of answers.
         max_new_tokens: longest answer, in tokens.
 
@@ -147,6 +151,7 @@ def check(
         tensions=None if tensions is None else check_tensions(tensions),
         revision=intake.clean_question(revision) if revision else None,
         shrunk=bool(shrunk),
+        native=cutting.check(native),
         questions=[intake.clean_question(text) for text in questions[:MOST_QUESTIONS]],
         max_new_tokens=intake.check_new_tokens(max_new_tokens),
         image=intake.open_image(image_source),
@@ -189,6 +194,8 @@ def compare_stream(
         yield from _wheres(model, request)
         return
     common = {"max_new_tokens": request["max_new_tokens"], "deadline_s": deadline_s}
+    if request["native"]:
+        common["grid"] = cutting.grid_of(request["image"].size, request["native"])
     full, focused, shrunk, where = empty_look(), empty_look(), None, None
     for full, _ in _looks(model, request, use_arr_coc=False, **common):
         yield "full", full
@@ -207,8 +214,8 @@ def compare_stream(
                 where = describe_where(realization)
             yield "focused", focused
     if request["shrunk"] and where and not focused["error"]:
-        grid = small_grid(where["grid"], focused["visual_tokens"])
-        for shrunk, _ in _looks(model, request, use_arr_coc=False, grid=grid, **common):
+        common["grid"] = small_grid(where["grid"], focused["visual_tokens"])
+        for shrunk, _ in _looks(model, request, use_arr_coc=False, **common):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
     yield "result", result_of(model, request["question"], full, focused, shrunk, where)

@@ -155,14 +155,19 @@ def badge_loading(recorded: bool = False) -> str:
 
 
 def badge_ready(name: str, bundled: bool, device: str, learned: bool) -> str:
-    """Which model runs, with which weights, on what."""
+    """Which model runs, with which weights, on what, and whether what is shown was recorded."""
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
     weights = "learned settings" if learned else "fixed rules, not learned"
     titles = ("The base model both looks share", "ARR-COC weights", "Where it runs")
+    where = escaped(hardware)  # page.css shows one of the two
+    shown = (
+        f'<span class="arr-if-live">live on {where}</span>'
+        f'<span class="arr-if-recorded">recorded · runs on {where}</span>'
+    )
     return "".join(
-        f'<span class="arr-badge" title="{title}">{escaped(text)}</span>'
-        for title, text in zip(titles, (model, weights, f"live on {hardware}"))
+        f'<span class="arr-badge" title="{title}">{body}</span>'
+        for title, body in zip(titles, (escaped(model), escaped(weights), shown))
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from arr_coc import comparing, page, page_results, playing
+from arr_coc import comparing, intake, native, page, page_results, playing
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
@@ -31,10 +31,16 @@ CARD_VIEW_JS = """() => {
 }"""
 
 # In the browser alone, so that a click is answered at once and no later word of the server is lost.
-QUEUED_JS = f"() => {json.dumps(page_results.queued())}"
+# `go` is the button: dead from the click on, so that no second run is queued behind the first.
+PRESS_JS = "() => { document.querySelector('#arr-go').click(); }"
+_DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
+QUEUED_JS = f"() => {json.dumps([page_results.queued(), '', _DEAD])}"
 _IDLE, _FULL = page_results.answers(None, None), page_results.message(page_results.QUEUE_FULL)
 NOT_STARTED = f"shown.includes({json.dumps(page_results.QUEUED)})"
-FULL_JS = f"(shown, said) => {NOT_STARTED} ? {json.dumps([_IDLE, _FULL])} : [shown, said]"
+FULL_JS = (
+    f"(shown, said) => {NOT_STARTED} ? {json.dumps([_IDLE, _FULL, _ALIVE])} "
+    f": [shown, said, {json.dumps(_ALIVE)}]"
+)
 UNQUEUED_JS = f"(shown) => {NOT_STARTED} ? {json.dumps(_IDLE)} : shown"
 
 
@@ -48,9 +54,12 @@ def about(bundled: bool) -> str:
     return page.about(bundled, playing.good_kinds(), playing.weak_kinds())
 
 
-def settings(share: int = 20) -> dict[str, Any]:
-    """The settings under Advanced, by name, in the order of their argument in the handlers."""
-    with gr.Accordion("Advanced", open=False, elem_id="arr-advanced"):
+def settings(share: int = 20) -> tuple[dict[str, Any], gr.Accordion, gr.HTML]:
+    """The settings under Advanced, by name, in the order of their argument in the handlers.
+
+    And the accordion itself, and the line that says what cutting more finely costs.
+    """
+    with gr.Accordion("Advanced", open=False, elem_id="arr-advanced") as advanced:
         with gr.Row():
             parts = {
                 "share": gr.Slider(
@@ -75,15 +84,48 @@ def settings(share: int = 20) -> dict[str, Any]:
             parts["revision"] = gr.Dropdown(
                 [("the default", "")], value="", label="Revision of the ARR-COC weights"
             )
-    order = ("share", "glance", "prune", "allocator", "tier", "new_tokens", "revision")
-    return {name: parts[name] for name in order}
+            parts["cut"] = gr.Dropdown(
+                [("as it is", native.AS_IS)],
+                value=native.AS_IS,
+                label="Visual tokens the picture is cut into (native grid)",
+            )
+        cost = show(elem_id="arr-cut-cost")
+    order = ("share", "glance", "prune", "allocator", "tier", "new_tokens", "revision", "cut")
+    return {name: parts[name] for name in order}, advanced, cost
+
+
+def sign() -> tuple[gr.Row, gr.Textbox, gr.Button]:
+    """The row in which a visitor writes a word for a sign: hidden until a model that reads is there."""
+    with gr.Row(visible=False, elem_id="arr-sign") as row:
+        writing = gr.Textbox(
+            placeholder="Your word or number on a sign, e.g. 47",
+            label="Write on a sign",
+            show_label=False,
+            container=False,
+            max_length=playing.LONGEST,
+            scale=3,
+        )
+        put = gr.Button("Put it up", size="sm", scale=1, min_width=90)
+    return row, writing, put
+
+
+def others() -> tuple[gr.Textbox, gr.Textbox, gr.Button, gr.HTML]:
+    """Two more questions about the same picture, their button, and where the maps will stand."""
+    with gr.Accordion("Same picture, other question", open=False, elem_id="arr-others"):
+        with gr.Row(equal_height=True):
+            second = gr.Textbox(label="Second question", max_length=intake.MAX_QUESTION)
+            third = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)
+            button = gr.Button("Show where each looks", min_width=160)
+        shown = show(elem_id="arr-side")
+    return second, third, button, shown
 
 
 def theme() -> gr.themes.Base:
-    """System fonts (no request leaves the page), and a button with enough contrast."""
+    """System fonts (no request leaves the page), and a button and quiet words with enough contrast."""
     base = gr.themes.Base(
         primary_hue="orange", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=["monospace"]
     )
     shades = {"button_primary_background_fill": "*primary_700"}
     shades["button_primary_background_fill_hover"] = "*primary_800"
-    return base.set(**shades, **{f"{name}_dark": shade for name, shade in shades.items()})
+    dark = {f"{name}_dark": shade for name, shade in shades.items()}
+    return base.set(body_text_color_subdued="*neutral_500", **shades, **dark)

@@ -9,6 +9,9 @@ from arr_coc.comparing import ComparisonResult, LookResult
 from arr_coc.page import Example, escaped
 
 OWN_PICTURE = "This picture is your own: the small model here only learned drawn scenes."
+NOT_RECORDED = (
+    "No comparison of this card was recorded with this model yet: press Compare to see one."
+)
 QUEUED = "arr-idle arr-queued"
 QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
@@ -27,16 +30,19 @@ LOOKS = {
         "Full look",
         "The stock model: every place of the picture becomes a visual token.",
         "Looks at every place alike, the way such models usually do.",
+        "every place, closely",
     ),
     "focused": (
         "Focused look",
         "ARR-COC: the same weights, with visual tokens only for the places that were kept.",
         "Reads the question first, then looks closely only where that pays.",
+        "closely only where it pays",
     ),
     "shrunk": (
         "Shrunk picture",
         "Why not just resize? The stock model on the whole picture, shrunk to as many tokens.",
         "Shrinks the whole picture to as many tokens.",
+        "all of it, but small",
     ),
 }
 SURE = ((0.1, "sure"), (0.7, "fairly sure"), (float("inf"), "unsure"))  # entropy in nats, up to
@@ -95,7 +101,8 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
             "Pieces of the picture that the language model holds",
             {key: look["visual_tokens"] for key, look in looks.items()},
             lambda count: f"{count:,}",
-            f"{focused['visual_tokens']} of {full['visual_tokens']} kept, {share:.0%}",
+            f"pieces of the picture: {focused['visual_tokens']} of {full['visual_tokens']} kept, "
+            f"{share:.0%}",
         ),
         _measure(
             "Time to first word",
@@ -119,8 +126,9 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
 def remark(
     result: ComparisonResult, example: Example | None, as_given: bool, own: bool = True
 ) -> str:
-    """What to say about a comparison of this card; None for a picture that is no card.
+    """What to say about a comparison of this card, None for a picture that is no card.
 
+    `as_given`: the card's own question was asked.
     `own` is a visitor's picture, outside what the bundled model learned.
     """
     if example is None:
@@ -145,8 +153,9 @@ def ratio_words(ratio: float | None) -> str:
 
 
 def _answer(key: str, look: LookResult | None, truth: str | None, running: bool) -> str:
-    name, title, _ = LOOKS[key]
+    name, title, _, what = LOOKS[key]
     mark, body = "", _idle(key)
+    said = f'<p class="arr-what">{what}</p>' if look is not None else ""
     if look is not None and look["error"]:
         body = f'<p class="arr-failed">{escaped(look["error"])}</p>'
     elif look is not None and (look["text"] or look["done"]):
@@ -169,7 +178,7 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
         body = '<p class="arr-idle">Stopped.</p>'
     return (
         f'<article class="arr-answer arr-look-{key}"><h2 title="{escaped(title)}">{name}</h2>'
-        f"{body}{mark}</article>"
+        f"{said}{body}{mark}</article>"
     )
 
 

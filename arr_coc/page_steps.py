@@ -46,10 +46,19 @@ class Steps:
         return self.examples[chosen] if good else None
 
     def truth_of(self, question: str, chosen: Any, drawn: Any) -> str | None:
-        """The answer, where this question about this picture has a known one."""
+        """The answer, where this question about this picture has a known one.
+
+        A card's is not told before its comparison was recorded: nobody has seen then how the model
+        words its answer.
+        """
         example = self.example_of(chosen)
-        known = {example.question: example.answer} if example else dict(drawn or ())
-        return known.get(question)
+        if example is None:
+            return dict(drawn or ()).get(question)
+        told = question == example.question and self._found(example) is not None
+        return example.answer if told else None
+
+    def _found(self, example: page.Example) -> record.Recording | None:
+        return record.find(self.recorded[1], example.path, example.question)
 
     def opened(self, chosen: Any, question: str | None = None, percent: int = SHARE) -> tuple:
         """Fresh values of a card: what was recorded of it, where its own question is asked."""
@@ -59,6 +68,8 @@ class Steps:
         if example and question == example.question:
             shown = showing.recorded(self.folder, example, self.recorded)
         board = showing.board(shown) if shown else showing.blank(example and example.path)
+        if example and not self._found(example):
+            board = (*board[:2], page_results.message(page_results.NOT_RECORDED), *board[3:])
         path = str(example.path) if example else None
         return self._fresh(board, path, question, percent, chosen=chosen, shown=shown)
 

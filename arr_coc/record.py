@@ -50,6 +50,18 @@ class About(TypedDict):
     machine: dict[str, Any]
 
 
+def examples_for(base: str) -> Path:
+    """The folder of a base's examples: its own, or the photographs that suit any Qwen3-VL.
+
+    Args:
+        base: "bundled", a Hub id or a folder.
+    """
+    bundled = Path(__file__).parent / "bundled" / "base"
+    name = "bundled" if Path(base).resolve() == bundled.resolve() else Path(base).name
+    own = ROOT / "examples" / name
+    return own if (own / "examples.json").is_file() else ROOT / "examples" / "qwen"
+
+
 def load(folder: Path) -> tuple[About | None, list[Recording]]:
     """What was recorded and the recordings; (None, []) where there is no readable file."""
     path = folder / FILE
@@ -163,7 +175,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--base", default="bundled", help='"bundled", a Hub id or a folder (default %(default)s)'
     )
     parser.add_argument(
-        "--examples", type=Path, help="folder with examples.json (default examples/<base's name>)"
+        "--examples",
+        type=Path,
+        help="folder with examples.json (default examples/<base's name>, or else examples/qwen)",
     )
     parser.add_argument(
         "--out", type=Path, help=f"where {FILE} goes (default: beside the examples)"
@@ -174,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.repetitions < 1:
         parser.error(f"--repetitions is {args.repetitions}, expected 1 or more")
-    examples = args.examples or ROOT / "examples" / Path(args.base).name
+    examples = args.examples or examples_for(args.base)
     if not (examples / "examples.json").is_file():
         parser.error(f"there is no examples.json in {examples}")
     report = record(args.base, examples, args.repetitions)

@@ -3,16 +3,22 @@
 No gradio here. The model is imported only when it is loaded, so that a page can answer first.
 """
 
+import ctypes
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from arr_coc import comparing, intake
 
 LOAD_TIMEOUT_S = 240
+SESSION_KEPT = timedelta(minutes=50)  # after a session's last use; the page promises an hour
+RECENT_SESSIONS = 32  # more than the queue holds: an API call among them may still run
+SWEEP_S = 10.0
 QUOTA = "Your GPU minutes for today are used up; sign in, or come back tomorrow."
 BUSY = "All GPUs are busy; try again in a minute."
 TOO_MUCH = "This asks for more GPU time than one visit has; ask for a shorter answer."
@@ -70,6 +76,55 @@ class Loader:
         if self.error:
             raise intake.IntakeError(f"The model did not load: {self.error}")
         return self.model
+
+
+def base_to_come() -> str:
+    """Which base `loading.default_base` will name, told without importing torch: for the cards."""
+    on_gpu_space = "SPACE_ID" in os.environ and (
+        os.environ.get("SPACES_ZERO_GPU") or Path("/dev/nvidia0").exists()
+    )
+    return os.environ.get("ARR_COC_BASE") or ("qwen" if on_gpu_space else "bundled")
+
+
+def forget_sessions(holder: Any) -> None:
+    """Drop what the framework would keep for its last thousands of sessions.
+
+    Each holds the values of all components, so also a visitor's picture; it goes `SESSION_KEPT`
+    after its last use. Every API call begins one too, 0.1 MB that nothing uses again: these, known
+    by holding no state, go as soon as `RECENT_SESSIONS` later ones came.
+
+    Args:
+        holder: gradio's `StateHolder`.
+    """
+    expired = datetime.now() - SESSION_KEPT
+    sessions = list(holder.session_data.items())
+    calls = {name for name, session in sessions[:-RECENT_SESSIONS] if not session.state_data}
+    for name, _ in sessions:
+        if name in calls or holder.time_last_used.get(name, expired) < expired:
+            holder.session_data.pop(name, None)
+            holder.time_last_used.pop(name, None)
+
+
+def keep_forgetting(holder: Any) -> None:
+    """`forget_sessions` and `give_back_memory`, for as long as the process lives."""
+
+    def run() -> None:
+        while True:
+            time.sleep(SWEEP_S)
+            forget_sessions(holder)
+            give_back_memory()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def give_back_memory() -> None:
+    """Return to the system what C allocations left free; pictures of many sizes fragment it.
+
+    Where the C library is not glibc, this does nothing.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def plainly(error: Exception) -> str:

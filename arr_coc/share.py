@@ -109,7 +109,8 @@ def section(card: int | None, question: str, percent: int, on_space: bool) -> st
 
 def _snippet(key: str, name: str, data: str, text: str) -> str:
     return (
-        f'<div class="arr-snippet"><span>{name}</span><code class="arr-{key}" {data}>{text}</code>'
+        f'<div class="arr-snippet"><span>{name}</span><code class="arr-{key}" role="group" tabindex="0" '
+        f'aria-label="{name}" {data}>{text}</code>'
         f'<button type="button" class="arr-button" data-copy=".arr-{key}">Copy</button></div>'
     )
 
@@ -165,7 +166,7 @@ def png(shown: Shown) -> bytes:
     width, result = CARD[0] - left - 40, shown["result"]
     y = _lines(paint, (left, y), page.TITLE, 22, QUIET, width) + 8
     y = _lines(paint, (left, y), result["question"], 34, INK, width, bold=True, most=3) + 18
-    for key, (name, _, _) in LOOKS.items():
+    for key, (name, *_) in LOOKS.items():
         if result[key] is None:
             continue
         tokens = result[key]["visual_tokens"]

@@ -41,7 +41,7 @@ VIEWS = {
     ),
     "plain": ("Picture", "The picture itself", "The picture itself"),
 }
-HINT = "Point at a place, or use the arrow keys, to see what it was given."
+HINT = "Point at a place to see what it was given."
 
 
 def picture_url(image: Image.Image) -> str:

@@ -110,6 +110,7 @@ WAITS, SAID = (
     ".arr-queued, .arr-pulse",
     ".arr-message:has-text('queue is full'), .toast-body:has-text('full')",
 )
+FULL = ".arr-message:has-text('queue is full')"
 LIVE = ".arr-strip:has-text('measured in this one run')"
 
 
@@ -139,12 +140,12 @@ def _browse(url: str, number: int, seen: Seen) -> None:
                 told = time.monotonic() - begun
             if tab.locator(LIVE).count():
                 break
-            if tab.locator(".arr-message:has-text('queue is full')").count():
+            if tab.locator(FULL).count() and tab.locator("#arr-go").is_enabled():
                 full += 1
                 tab.wait_for_timeout(1000 * RETRY_S)
                 pressed = time.monotonic()
                 tab.locator("#arr-go").click()
-                tab.wait_for_timeout(500)
+                tab.wait_for_timeout(500)  # by then it has been queued, or refused again
             tab.wait_for_timeout(100)
         answered = tab.locator(LIVE).count() == 1
         seen.browsers.append(

@@ -6,18 +6,30 @@ import io
 import json
 import re
 from dataclasses import replace
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import gradio as gr
 import httpx
 import pytest
 from app_server import recorded_examples, server
+from gradio.state_holder import StateHolder
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
 from test_intake import png_header
 
-from arr_coc import comparing, deciding, intake, page, page_results, page_steps, serving
+from arr_coc import (
+    comparing,
+    deciding,
+    intake,
+    page,
+    page_results,
+    page_steps,
+    record,
+    serving,
+    showing,
+)
 
 FIRST_PAGE_LIMIT_S = 12  # 6 s on two free cores; a test machine is seldom free
 
@@ -226,6 +238,58 @@ def test_what_is_loaded_is_not_loaded_again(monkeypatch):
     assert loads == [] and loader.thread is None
 
 
+def session(holder, name, state, age=0):
+    holder.session_data[name] = SimpleNamespace(state_data=state)
+    holder.time_last_used[name] = datetime.now() - timedelta(seconds=age)
+
+
+def test_sessions_are_forgotten_in_time():
+    holder = SimpleNamespace(session_data={}, time_last_used={})
+    session(holder, "long gone", {1: "picture"}, age=3500)
+    session(holder, "visitor", {1: "picture"}, age=600)
+    for n in range(100):
+        session(holder, n, {})
+    serving.forget_sessions(holder)
+    assert list(holder.session_data) == ["visitor", *range(68, 100)]
+    assert set(holder.time_last_used) == set(holder.session_data)
+
+
+def test_the_server_itself_forgets_its_calls(scene):
+    """The framework's own table, in a process of its own: the names used here are still its own."""
+    import app
+
+    app.demo.state_holder = StateHolder()
+    app.demo.state_holder.set_blocks(app.demo)
+    for n in range(40):
+        assert app.demo.state_holder[f"call {n}"].state_data == {}
+    serving.forget_sessions(app.demo.state_holder)
+    assert len(app.demo.state_holder.session_data) == serving.RECENT_SESSIONS
+
+
+@pytest.mark.parametrize("base", [None, "/some/folder", "Qwen/Qwen3-VL-4B-Instruct"])
+@pytest.mark.parametrize("zero", [None, "true"])
+def test_the_cards_are_of_the_base_that_will_be_loaded(monkeypatch, base, zero):
+    from arr_coc import loading
+
+    for name, value in (("ARR_COC_BASE", base), ("SPACES_ZERO_GPU", zero), ("SPACE_ID", zero)):
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
+    folder = record.examples_for(serving.base_to_come())
+    assert folder == record.examples_for(loading.default_base())
+    assert folder.name == ("qwen" if base or zero else "bundled")
+
+
+def test_cards_that_were_not_recorded_say_so_and_have_no_mark():
+    steps = page_steps.Steps(record.ROOT / "examples" / "qwen")
+    assert 4 <= len(steps.examples) <= 6
+    licences = (steps.folder / "LICENCES.md").read_text()
+    for number, card in enumerate(steps.examples):
+        assert card.path.name in licences and card.note and card.answer
+        fresh = dict(zip(showing.BOARD, steps.opened(number)))
+        assert "arr-base" in fresh["look"] and "recorded" in fresh["strip"]
+        assert steps.truth_of(card.question, number, None) is None
+    assert sum(path.stat().st_size for path in steps.folder.iterdir()) < 1e6
+
+
 def test_a_base_that_does_not_load_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("ARR_COC_BASE", str(tmp_path / "nowhere"))
     loader = serving.Loader()
@@ -318,7 +382,7 @@ def test_stopping_keeps_what_came():
     import app
 
     looks = {"full": finished(), "focused": comparing.empty_look(), "shrunk": None}
-    shown, state, _ = app.on_stop(looks)
+    shown, state, _ = app.LIVE.on_stop(looks)
     assert "red" in shown and "Stopped" in shown and state is None
 
 

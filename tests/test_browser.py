@@ -11,6 +11,7 @@ from urllib.parse import quote
 import gradio as gr
 import pytest
 from app_server import server
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
@@ -18,6 +19,7 @@ from arr_coc import comparing, page_results
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
+CARD = {"width": 700, "height": 560}
 COMPARE_LIMIT_S = 20  # 5 s on two free cores; a test machine is seldom free
 
 
@@ -230,7 +232,7 @@ def test_the_comparison_can_be_saved_and_stands_alone(tab, tmp_path):
 
 
 def test_the_card_for_embedding_fits(browser):
-    context = browser.new_context(viewport={"width": 700, "height": 560})
+    context = browser.new_context(viewport=CARD)
     tab = context.new_page()
     visit(tab, "?arr_view=card")
     expect(tab.locator(".arr-answer .arr-text")).to_have_count(3)
@@ -238,6 +240,44 @@ def test_the_card_for_embedding_fits(browser):
     strip = tab.locator(".arr-strip").bounding_box()
     assert strip["y"] + strip["height"] <= 560 and strip["x"] + strip["width"] <= 700
     assert tab.evaluate("document.documentElement.scrollWidth") <= 700
+    context.close()
+
+
+# Findings in the framework's own markup, by axe rule; none at present.
+ALLOWED: dict[str, str] = {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size,query", [(DESK, ""), (PHONE, ""), (CARD, "&arr_view=card")])
+def test_axe_finds_nothing_serious(browser, theme, size, query):
+    context = browser.new_context(viewport=size)
+    tab = context.new_page()
+    visit(tab, f"?__theme={theme}{query}")
+    if not query:
+        for part in ("advanced", "others"):
+            tab.locator(f"#arr-{part} button").first.click()
+        expect(tab.get_by_label("Third question")).to_be_visible()
+        expect(tab.locator("#arr-cut-cost .arr-message")).to_be_visible()
+    found = Axe().run(tab).response["violations"]
+    serious = [
+        (finding["id"], node["target"])
+        for finding in found
+        for node in finding["nodes"]
+        if finding["impact"] in ("serious", "critical") and finding["id"] not in ALLOWED
+    ]
+    assert serious == []
+    context.close()
+
+
+def test_a_phone_shows_question_picture_answers_and_cost_at_once(browser):
+    context = browser.new_context(viewport=PHONE)
+    tab = context.new_page()
+    visit(tab)
+    for part, share in (("#arr-question", 1), ("#arr-look .arr-stage", 1), (".arr-strip", 0.5)):
+        box = tab.locator(part).bounding_box()
+        assert box["y"] + share * box["height"] <= PHONE["height"], part
+    expect(tab.locator(".arr-answer .arr-mark").last).to_be_in_viewport()
+    expect(tab.locator("#arr-own")).to_be_in_viewport()
     context.close()
 
 
@@ -289,6 +329,38 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
     expect(tab.locator(".arr-recorded")).to_be_visible()
     ask(tab)
     finished(tab)
+
+
+def test_nothing_more_is_queued_while_a_comparison_runs(tab):
+    visit(tab)
+    joined = []
+    tab.on("request", lambda sent: "queue/join" in sent.url and joined.append(sent.url))
+    box = tab.locator(BOX)
+    box.fill("what colour is the car?")
+    box.press("Enter")
+    expect(tab.locator("#arr-go")).to_be_disabled()
+    for _ in range(3):
+        box.press("Enter")
+    tab.locator("#arr-again").click()
+    finished(tab)
+    expect(tab.locator("#arr-go")).to_be_enabled()
+    tab.wait_for_timeout(500)
+    assert tab.locator(LIVE).is_visible() and len(joined) == 1
+    box.press("Enter")  # and now it asks again
+    expect(tab.locator(LIVE)).to_have_count(0)
+    finished(tab)
+    assert len(joined) == 2
+
+
+def test_the_cost_of_a_finer_cut_is_said_before_it_runs(tab):
+    visit(tab)
+    tab.locator("#arr-advanced button").first.click()
+    cost = tab.locator("#arr-cut-cost")
+    expect(cost).to_contain_text("about 256 visual tokens")
+    tab.get_by_label("Visual tokens the picture is cut into").click()
+    tab.get_by_role("option", name="1,024, outside").click()
+    expect(cost).to_contain_text("times as long")
+    expect(tab.locator(".arr-recorded")).to_have_count(1)  # nothing was run
 
 
 def test_stop_then_compare_again(tab):

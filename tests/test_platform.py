@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from spaces.zero.gradio import error as platform_error
 
-from arr_coc import comparing, intake, page_steps, serving
+from arr_coc import comparing, intake, page_live, page_steps, serving
 
 REQUEST = comparing.check(Image.new("RGB", (64, 64), "red"), "what?", shrunk=True)
 STOPS = [
@@ -106,19 +106,19 @@ def test_on_the_page_and_over_the_api(monkeypatch):
     done = ("full", look(text="red", done=True))
     monkeypatch.setattr(app.LOADER, "get", Model)
     picture = Image.new("RGB", (64, 64), "red")
-    monkeypatch.setattr(app, "source_of", lambda given, folder: given)
+    monkeypatch.setattr(page_live, "source_of", lambda given, folder: given)
     aborted = platform_error("ZeroGPU worker error", "GPU task aborted")
-    monkeypatch.setattr(app, "run_on_gpu", lambda request: records(done, error=aborted))
+    monkeypatch.setattr(app.LIVE, "run", lambda request: records(done, error=aborted))
     result = app.compare(picture, "what?")
     assert result["full"]["text"] == "red" and "worker stopped" in result["focused"]["error"]
-    settings = ("auto", "before", "topk", "share", 4, "", False, None, None, None)
-    *_, last = app.on_compare(picture, "what?", 20, *settings)
+    settings = ("auto", "before", "topk", "share", 4, "", 0, False, None, None, None)
+    *_, last = app.LIVE.on_compare(picture, "what?", 20, *settings)
     assert "red" in last[1] and "worker stopped" in last[1] and "did not finish" in last[2]
-    monkeypatch.setattr(app, "run_on_gpu", lambda request: records(error=aborted))
+    monkeypatch.setattr(app.LIVE, "run", lambda request: records(error=aborted))
     with pytest.raises(gr.Error, match="worker stopped"):
         app.compare(picture, "what?")
     with pytest.raises(gr.Error, match="worker stopped"):
-        list(app.on_compare(picture, "what?", 20, *settings))
+        list(app.LIVE.on_compare(picture, "what?", 20, *settings))
 
 
 def test_what_is_unexpected_is_said_and_kept_in_the_log(caplog):

@@ -81,7 +81,7 @@ def test_what_is_committed_is_current():
 
 
 def test_arguments_are_checked(tmp_path, capsys):
-    for arguments in (["--repetitions", "0"], ["--base", "nowhere"]):
+    for arguments in (["--repetitions", "0"], ["--examples", "nowhere"]):
         with pytest.raises(SystemExit):
             record.main(arguments)
     assert "examples.json" in capsys.readouterr().err
