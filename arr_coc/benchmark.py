@@ -13,7 +13,6 @@ import argparse
 import gc
 import json
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from arr_coc.loading import BUNDLED_BASE
-from arr_coc.measuring import machine
+from arr_coc.measuring import commit, machine
 from arr_coc.realizing import Config
 
 QUESTION = "What number is on the small sign?"
@@ -38,7 +37,7 @@ CASES = {
     "before + separate glance": Config(glance="separate", prune="before"),
     "before + glance as periphery": Config(glance="periphery", prune="before"),
 }
-SHIPPED = "before + glance as periphery"
+SHIPPED = "before + separate glance"
 UNIT_PIXELS = 32
 
 # Qwen3-VL-2B-Instruct, from its published config.
@@ -294,17 +293,6 @@ def faster_dtype(shapes: str, device: torch.device, sizes: tuple[int, ...]) -> t
         del host
         gc.collect()
     return min(seconds, key=seconds.get), seconds
-
-
-def commit() -> str | None:
-    """The commit the numbers were taken at, with a mark where files had changed; None without git."""
-    try:
-        where = dict(cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], **where).stdout.strip()
-        dirty = subprocess.run(["git", "status", "--porcelain", "--", "*.py"], **where).stdout
-        return head + ("+changes" if dirty.strip() else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def parser() -> argparse.ArgumentParser:

@@ -29,11 +29,10 @@ import torch
 from tqdm import tqdm
 
 from arr_coc import evaluate_args, evaluate_plots, evaluate_rows, evaluate_summary
-from arr_coc.benchmark import commit
 from arr_coc.evaluate_data import EasyVQA, Folder, Hub, Ref, Scenes, Source
 from arr_coc.evaluate_rows import FULL, Pair, RememberingHost
 from arr_coc.evaluate_time import CostCurve, measure_time, summarise_time
-from arr_coc.measuring import machine
+from arr_coc.measuring import commit, machine
 from arr_coc.peers import EVERY
 from arr_coc.qwen import ARRCOCQwen
 

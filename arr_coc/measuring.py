@@ -4,6 +4,7 @@ import contextlib
 import os
 import platform
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,17 @@ def machine(device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         report["gpu"] = torch.cuda.get_device_name(device)
     return report
+
+
+def commit() -> str | None:
+    """The commit the numbers were taken at, with a mark where files had changed; None without git."""
+    try:
+        where = dict(cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], **where).stdout.strip()
+        dirty = subprocess.run(["git", "status", "--porcelain", "--", "*.py"], **where).stdout
+        return head + ("+changes" if dirty.strip() else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _processor() -> str:

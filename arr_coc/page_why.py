@@ -56,9 +56,9 @@ GAUGES = (
         "Several places",
         "focus / diversify",
         (
-            "Several places: tokens spread to places far apart.",
-            "In between: a main place, and some around it.",
-            "One place: tokens gather where relevance is highest.",
+            "Several places: most tokens are spread over the whole picture.",
+            "In between: some tokens for the best places, some all over the picture.",
+            "One place: nearly all tokens gather where relevance is highest.",
         ),
     ),
 )

@@ -20,6 +20,7 @@ import json
 import math
 import os
 import shlex
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Subset
 
 from arr_coc import pretrain_model, scenes
-from arr_coc.pretrain_card import EASY_VQA, card
+from arr_coc.pretrain_card import CLOCK, EASY_VQA, card
 from arr_coc.pretrain_data import (
     QUICK_VIEWS,
     VIEWS,
@@ -52,6 +53,7 @@ from arr_coc.pretrain_stages import (
     answer_logits,
     look,
 )
+from arr_coc.qwen import ARRCOCQwen
 
 TRAINING = "training.json"  # in the published folder: what went into the weights
 COUNTERS = ("stage", "step", "seconds", "pictures", "commands")  # kept in a checkpoint
@@ -301,6 +303,23 @@ def evaluate_easy_vqa(run: Run, args, size=(128, 128), batch: int = 50) -> dict:
     return {"size": list(size), "n": len(right), "right": sum(right), "interval": score}
 
 
+def clock(folder: Path, threads: int, n: int = 5) -> dict:
+    """Median wall seconds, on the CPU, of loading a published folder and of one full answer."""
+    picture = scenes.make_scene(scenes.DEV_SEED).image
+    loading, answering = [], []
+    for _ in range(n):
+        start = time.perf_counter()
+        host = ARRCOCQwen.from_pretrained(folder, "", device="cpu")
+        loading.append(time.perf_counter() - start)
+    for _ in range(n + 1):  # the first one warms up
+        start = time.perf_counter()
+        host.generate(picture, "what colour is the sign?", use_arr_coc=False)
+        answering.append(time.perf_counter() - start)
+    medians = statistics.median(loading), statistics.median(answering[1:])
+    load, answer = (round(value, 3) for value in medians)
+    return {"load_s": load, "answer_s": answer, "threads": threads, "n": n}
+
+
 def _right(run: Run, packer: Packer, images, questions, args) -> list[bool]:
     """Whether each question is answered exactly."""
     packed = packer.pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
@@ -388,6 +407,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             for name, size in sizes.items()
         }
         scores[EASY_VQA] = evaluate_easy_vqa(run, args)
+        publish(run, args, scores=None)
+        scores[CLOCK] = clock(args.out, args.threads)
     publish(run, args, scores)
     print(json.dumps({"out": str(args.out), "scores": scores, "seconds": run.seconds}))
 

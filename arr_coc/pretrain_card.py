@@ -2,7 +2,7 @@
 
 from arr_coc import scenes
 
-EASY_VQA = "easy_vqa"  # its entry among the scores, beside one per picture size
+EASY_VQA, CLOCK = "easy_vqa", "clock"  # entries among the scores, beside one per picture size
 
 _HEAD = """\
 ---
@@ -59,8 +59,7 @@ def card(model, facts: dict, scores: dict | None) -> str:
 
 
 def _scores(scores: dict) -> str:
-    scenes_only = {name: row for name, row in scores.items() if name != EASY_VQA}
-    first = next(iter(scenes_only.values()))["first_seed"]
+    first = _by_size(scores)[0]["first_seed"]
     lines = [
         "## Scores",
         "",
@@ -70,6 +69,7 @@ def _scores(scores: dict) -> str:
         score_table(scores),
         "",
         easy_vqa_line(scores),
+        clock_line(scores),
         "",
         "Guessing scores 1/2 in exists, 1/4 in where and count, about 1/7 in setting, less elsewhere.",
     ]
@@ -78,7 +78,7 @@ def _scores(scores: dict) -> str:
 
 def score_table(scores: dict) -> str:
     """Markdown: a row per kind, a column per picture size, each share right with its interval."""
-    columns = [row for name, row in scores.items() if name != EASY_VQA]
+    columns = _by_size(scores)
     sizes = [f"{row['size'][0]} x {row['size'][1]}" for row in columns]
     lines = ["| kind | n | " + " | ".join(sizes) + " |", "|---|---|" + "---|" * len(sizes)]
     for step, kinds in scenes.LADDER.items():
@@ -87,6 +87,20 @@ def score_table(scores: dict) -> str:
             shown = [_share(cell["right"], cell["n"], cell["interval"]) for cell in cells]
             lines.append(f"| {step} {kind} | {cells[0]['n']} | " + " | ".join(shown) + " |")
     return "\n".join(lines)
+
+
+def _by_size(scores: dict) -> list[dict]:
+    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK)]
+
+
+def clock_line(scores: dict) -> str:
+    """One sentence: how long loading and one full answer take."""
+    row = scores[CLOCK]
+    return (
+        f"It loads in {row['load_s']:.2f} s and answers a question about a 512 x 512 picture in "
+        f"{row['answer_s']:.2f} s (256 visual tokens, float32, {row['threads']} CPU threads, medians of "
+        f"{row['n']})."
+    )
 
 
 def easy_vqa_line(scores: dict) -> str:

@@ -41,7 +41,7 @@ MIN_DETAIL_SHARE = 0.07
 QUESTIONS_PER_TOKEN = 0.16  # of the batch, shared by its pictures: the text side is what they cost
 MOST_QUESTIONS = 10  # per picture
 # Share of the questions of a kind that are asked at all: what is plentiful and easy is asked less.
-KIND_SHARES = {"colour": 0.4, "exists": 0.5, "where": 0.6, "beside": 0.7, "setting": 0.5}
+KIND_SHARES = {"colour": 0.25, "exists": 0.35, "where": 0.4, "leftmost": 0.8, "setting": 0.3}
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class View:
 
 SMALL, WIDE, TALL, FULL = (256, 256), (384, 256), (256, 384), (512, 512)
 SMALL_PRINT = ("number", "word", "price", "emblem_colour")
+SEARCHES = ("price", "number", "word", "count", "beside")  # find the right one among many
 VIEWS = (
     View(0.16, SMALL, SMALL),
     View(0.03, WIDE, WIDE),
@@ -75,9 +76,10 @@ VIEWS = (
     View(0.01, SMALL, (128, 128)),
     View(0.01, FULL, (128, 128)),
     View(0.04, (64, 64), (128, 128), "easy-vqa"),
-    View(0.14, SMALL, SMALL, "plates"),
-    View(0.14, SMALL, SMALL, kinds=SMALL_PRINT),
+    View(0.10, SMALL, SMALL, "plates"),
+    View(0.12, SMALL, SMALL, kinds=SMALL_PRINT),
     View(0.12, FULL, FULL, kinds=SMALL_PRINT),
+    View(0.14, FULL, FULL, kinds=SEARCHES),
 )
 QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are cheap to draw
     View(0.6, SMALL, SMALL),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from arr_coc.pretrain_card import easy_vqa_line, score_table
+from arr_coc.pretrain_card import clock_line, easy_vqa_line, score_table
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -70,7 +70,7 @@ def base_block() -> str:
         "tuned on, by the size at which the picture is shown (256, 49 and 16 visual tokens); 95 % "
         "Wilson intervals:"
     )
-    return f"{text}\n\n{score_table(scores)}\n\n{easy_vqa_line(scores)}\n"
+    return f"{text}\n\n{score_table(scores)}\n\n{easy_vqa_line(scores)} {clock_line(scores)}\n"
 
 
 BLOCKS = {"benchmark": benchmark_block, "base": base_block}

@@ -1,13 +1,16 @@
 """Scenes: deterministic, honest boxes, answers that the question alone does not give away."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from arr_coc import scenes, scenes_draw, scenes_write
+from arr_coc import scenes, scenes_draw, scenes_guess, scenes_write
+
+RESULTS = Path(__file__).parent.parent / "results"
 
 SIZES = ((512, 512), (256, 256), (512, 320))
 
@@ -192,31 +195,33 @@ def test_the_ladder_names_every_kind_once():
 
 
 def test_no_guess_from_the_question_alone(many):
-    """The best answer per question text, learned on one half, gains little on the other half."""
+    """Naive Bayes over the words, learned on one half, gains little on the other half."""
     for kind in scenes.KINDS:
         asked = [
-            (" ".join(q.text.lower().rstrip("?.").split()), q.answer)
-            for s in many
-            for q in s.questions
+            (scenes_guess.normalised(q.text), q.answer)
+            for scene in many
+            for q in scene.questions
             if q.kind == kind
         ]
         if len(asked) < 60:  # the kinds of the charts and forms come less often
             continue
         half = len(asked) // 2
-        counts = defaultdict(Counter)
-        for text, answer in asked[:half]:
-            for word in text.split():
-                counts[word][answer] += 1
-        majority = Counter(answer for _, answer in asked[half:]).most_common(1)[0][1] / half
-        right = 0
-        for text, answer in asked[half:]:
-            votes = Counter()
-            for word in text.split():
-                total = sum(counts[word].values())
-                for choice, n in counts[word].items():
-                    votes[choice] += n / total
-            right += votes.most_common(1)[0][0] == answer
-        assert right / half < majority + 0.12, kind
+        assert scenes_guess.guess(kind, asked[:half], asked[half:])["gain"] < 0.12, kind
+
+
+def test_a_question_that_gives_its_answer_away_is_noticed():
+    asked = [
+        (f"is the {thing} there", answer) for thing, answer in (("cup", "yes"), ("fish", "no"))
+    ]
+    found = scenes_guess.guess("exists", asked * 20, asked * 20)
+    assert found["question_only"]["value"] == 1 and found["majority"]["value"] == 0.5
+    assert found["gain"] == 0.5
+
+
+def test_the_committed_question_only_figures_stay_within_five_points():
+    found = json.loads((RESULTS / "question-only.json").read_text())
+    assert {row["kind"] for row in found["kinds"]} == set(scenes.KINDS)
+    assert max(row["gain"] for row in found["kinds"]) <= 0.05
 
 
 def test_yes_and_no_are_balanced(many):
