@@ -1,4 +1,5 @@
-"""Allocators beyond TopK: how many tokens (AdaptiveK), in which shape (WindowAware), how fine (QuadTree).
+"""Allocators beyond TopK: how many tokens (AdaptiveK), in which shape (WindowAware), how fine (QuadTree),
+and with some of them spread evenly (Spread).
 
 Each turns a relevance map `(h, w)` in [0, 1] and a budget into an Allocation within that budget, on
 the CPU, in a documented order, ties decided by place. `allocator_for` picks one by name.
@@ -16,6 +17,7 @@ from arr_coc.attending import (
     check_budget,
     check_relevance,
     native_allocation,
+    uniform,
 )
 
 ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
@@ -38,6 +40,38 @@ def allocator_for(name: str, *, compress: float = 0.5, minimum: int = 1) -> Allo
     if name == "adaptive":
         return AdaptiveK(compress, minimum)
     return {"topk": TopK, "window": WindowAware, "quadtree": QuadTree}[name]()
+
+
+class Spread:
+    """Another allocator's tokens, with a share of them spread evenly over the whole grid instead.
+
+    Tokens from everywhere tell the model what surrounds the best places, and where in the picture they
+    lie. `round(share * budget)` places are spread as by `attending.uniform`; those that the other
+    allocator chose anyway free their tokens for the next best places. Coarse cells already cover
+    everything: an allocation that has some is left as it is.
+    """
+
+    def __init__(self, allocator: Allocator, share: float) -> None:
+        """Raises ValueError for a share outside [0, 1]."""
+        if not 0 <= share <= 1:
+            raise ValueError(f"share is {share}, allowed is 0 to 1")
+        self.allocator, self.share = allocator, share
+
+    def __call__(self, relevance: Tensor, budget: int) -> Allocation:
+        """Allocate at most `budget` tokens, in raster order; arguments and errors as TopK."""
+        check_relevance(relevance)
+        check_budget(budget, relevance.numel())
+        even = round(self.share * budget)
+        # At least one place is the best one's: an allocator cannot be asked for none.
+        best = self.allocator(relevance, max(1, budget - even))
+        if even == 0 or not best.is_native:
+            return self.allocator(relevance, budget)
+        score = relevance.double().flatten().cpu()
+        order = score.clone()
+        order[uniform(best.grid, even).native_index()] = 2
+        order[best.native_index()] = 3
+        index = _descending(order)[: min(budget, len(best) + even)].sort().values
+        return native_allocation(index, best.grid, score[index])
 
 
 def check_allocator(name: str) -> None:

@@ -8,6 +8,7 @@ fixed formula; recombining cached maps needs no model.
 
 import re
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ class Tensions:
     Attributes:
         compress: 1 keeps the gist (structure), 0 particularizes (what the question points to).
         exploit: 1 goes for what stands out, 0 explores what does not.
-        focus: 1 concentrates on the best places, 0 spreads over several.
+        focus: the share of the tokens that goes to the best places; the others are spread evenly.
     """
 
     compress: float = 0.5
@@ -88,6 +89,43 @@ def word_kinds(question: str) -> list[str]:
     return [kind for kind, (words, _) in LEXICON.items() if re.search(rf"\b(?:{words})", text)]
 
 
+class Scalars(NamedTuple):
+    """The numbers of `combine`: floats, or 0-d tensors while they are trained.
+
+    Attributes:
+        floor: what a place that does not stand out keeps.
+        gain: how far diversity lifts places far from the strongest.
+        asked, held: exponents of the participatory and the propositional map.
+        contrast: exponent of the relevance: how steeply it falls off from the best places.
+        least: below this a map would veto a place for good.
+    """
+
+    floor: float | Tensor = FLOOR
+    gain: float | Tensor = DIVERSITY_GAIN
+    asked: float | Tensor = 1.0
+    held: float | Tensor = 1.0
+    contrast: float | Tensor = 1.0
+    least: float = LEAST
+
+
+FIXED = Scalars()
+
+
+class Combiner(nn.Module):
+    """Trained numbers for `combine`, positive, starting at those of the fixed formula."""
+
+    # A learned coupling orders places over many orders of magnitude; the fixed LEAST would level them.
+    LEAST = 1e-6
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor(FIXED[:-1]).log())
+
+    def forward(self) -> Scalars:
+        """The numbers, as 0-d tensors in whose order `Scalars` has them."""
+        return Scalars(*self.log.exp().unbind(), least=self.LEAST)
+
+
 class TensionPolicy(nn.Module):
     """Trained policy: question embedding and map statistics -> three tensions (brief, part 44).
 
@@ -98,6 +136,7 @@ class TensionPolicy(nn.Module):
     def __init__(self, embedding_size: int, hidden_size: int = 64) -> None:
         super().__init__()
         self.embedding_size, self.hidden_size = embedding_size, hidden_size
+        self.sizes = {"embedding_size": embedding_size, "hidden_size": hidden_size}
         self.norm = nn.LayerNorm(embedding_size)
         self.layers = nn.Sequential(
             nn.Linear(embedding_size + MAPS * STATISTICS, hidden_size),
@@ -122,20 +161,23 @@ def combine(
     perspectival: Tensor,
     participatory: Tensor | None,
     tensions: Tensions,
+    scalars: Scalars = FIXED,
 ) -> Tensor:
     """Combine the maps into relevance by the tensions.
 
     `seed = part^(1-c) * prop^c * (FLOOR + e*persp + (1-e)*(1-persp))`, stretched to [0, 1], then
     `f*seed + (1-f)*spread`, where spread lifts places far from the strongest; then min-max per image (an
-    even map becomes 0.5 everywhere). The brief (part 29) adds the maps with weights .4/.3/.3: then a
-    place that merely stands out outbids one that the question points to. Multiplying kept more of the
-    answers' boxes (`python -m arr_coc.evaluate`).
+    even map becomes 0.5 everywhere). Trained `scalars` replace FLOOR and DIVERSITY_GAIN and put exponents
+    on part, prop and the result, which are 1 in the fixed formula. The brief (part 29) adds the maps with
+    weights .4/.3/.3: then a place that merely stands out outbids one that the question points to.
+    Multiplying kept more of the answers' boxes (`python -m arr_coc.evaluate`).
 
     Args:
         propositional, perspectival: `(B, h, w)` in [0, 1].
         participatory: the same, or None where nothing couples the question to the image; the mean of
             the other two then stands in for it.
-        tensions: in [0, 1].
+        tensions: in [0, 1]; while training, anything with the same three attributes `(B, 1, 1)`.
+        scalars: of the fixed formula, or trained (`Combiner`).
 
     Returns:
         `(B, h, w)` in [0, 1].
@@ -150,10 +192,17 @@ def combine(
     if participatory is None:
         participatory = (propositional + perspectival) / 2
     c, e, f = tensions.compress, tensions.exploit, tensions.focus
-    asked = participatory.clamp(min=LEAST) ** (1 - c) * propositional.clamp(min=LEAST) ** c
-    seed = per_image_range(asked * (FLOOR + e * perspectival + (1 - e) * (1 - perspectival)))
-    spread = (seed + DIVERSITY_GAIN * distance_to_strongest(seed)) / (1 + DIVERSITY_GAIN)
-    return per_image_range(f * seed + (1 - f) * spread)
+    least, gain = scalars.least, scalars.gain
+    asked = participatory.clamp(min=least) ** ((1 - c) * scalars.asked)
+    asked = asked * propositional.clamp(min=least) ** (c * scalars.held)
+    seed = per_image_range(
+        asked * (scalars.floor + e * perspectival + (1 - e) * (1 - perspectival))
+    )
+    spread = (seed + gain * distance_to_strongest(seed.detach())) / (1 + gain)
+    relevance = per_image_range(f * seed + (1 - f) * spread)
+    if isinstance(scalars.contrast, Tensor):  # 0 has no finite gradient under an exponent
+        return relevance.clamp(min=least) ** scalars.contrast
+    return relevance**scalars.contrast
 
 
 def distance_to_strongest(scores: Tensor) -> Tensor:

@@ -95,9 +95,9 @@ def model_card(
 _MODEL = """\
 # {name}
 
-ARR-COC weights for `{base}` (text hidden size {embedding_size}): a small network that reads the question
-and decides where the visual tokens go, before the vision encoder looks. The base itself is not in here
-and stays as it is.
+ARR-COC weights for `{base}` (text hidden size {embedding_size}): small parts that read the question,
+decide where the visual tokens go before the vision encoder looks, and mend the tokens it then gives. The
+base itself is not in here and stays as it is.
 
 ```python
 from arr_coc.qwen import ARRCOCQwen
@@ -170,7 +170,7 @@ def _limits(measured: list[tuple[dict[str, Any], str]], repo_id: str) -> str:
     if ours and len(ours) == len(measured):
         lines.append("- Not compared here with the same method without trained weights.")
     lines.append(
-        "- For this base only; weights for another hidden size are refused. Safetensors only."
+        "- For this base only: every other one refuses them, one of the same size too. Safetensors only."
     )
     return "\n".join(lines) + "\n"
 

@@ -78,7 +78,7 @@ def check_weights(args: argparse.Namespace, revision: str | None) -> str:
     """These weights load, for this base."""
     base = args.base or loading.default_base()
     size = loading.check_base(base)["text_config"]["hidden_size"]
-    loading.load_policy(args.weights, revision, base=base, embedding_size=size)
+    loading.load_components(args.weights, revision, base=base, embedding_size=size)
     return f"{args.weights} loads for {Path(base).name} (hidden size {size})"
 
 

@@ -85,7 +85,7 @@ def model_files(
         raise ValueError(f"{str(weights)!r} has no {loading.CONFIG}, expected a folder of weights")
     config = json.loads(config_path.read_text(encoding="utf-8"))
     size = config.get("embedding_size")
-    loading.load_policy(weights, None, base=str(config.get("base_model")), embedding_size=size)
+    loading.load_components(weights, None, base=str(config.get("base_model")), embedding_size=size)
     summaries = [hub_cards.read_summary(folder) for folder in results]
     return {
         "README.md": hub_cards.model_card(config, weights, repo_id, summaries, revision),

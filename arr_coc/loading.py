@@ -18,12 +18,13 @@ from huggingface_hub import errors, snapshot_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from arr_coc.balancing import TensionPolicy
+from arr_coc import components as trained
+from arr_coc.components import Components
 
 BUNDLED_BASE = Path(__file__).parent / "bundled" / "base"
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"
 MODEL_TYPE = "qwen3_vl"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BFLOAT16_CAPABILITY = 8
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 NEVER_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")  # pickles run code when read
@@ -129,18 +130,18 @@ def check_base(base: str) -> dict[str, Any]:
 
 def policies_for(
     base: Any, components: str | None, revisions: list[str]
-) -> tuple[dict[str, TensionPolicy], list[str]]:
-    """The policies of a loaded base that can be had, and a sentence for each that cannot.
+) -> tuple[dict[str, Components], list[str]]:
+    """The weights for a loaded base that can be had, and a sentence for each that cannot.
 
     Args:
         base: with `name`, `model.config` and `device`, as `ARRCOCQwen`.
         components: folder or Hub id of ARR-COC weights; empty for none.
         revisions: to load, the first being the default; empty for the latest.
     """
-    size, policies, reasons = base.model.config.text_config.hidden_size, {}, []
+    policies, reasons = {}, []
     for name in revisions or [None]:
         try:
-            policy = load_policy(components, name, base=base.name, embedding_size=size)
+            policy = load_components(components, name, base=base.name, **identity(base.model))
         except WeightsError as error:
             log.warning("going on without these weights: %s", error)
             reasons.append(str(error))
@@ -150,9 +151,20 @@ def policies_for(
     return policies, reasons
 
 
-def load_policy(
-    components: str | Path | None, revision: str | None, *, base: str, embedding_size: int
-) -> TensionPolicy | None:
+def identity(model: Any) -> dict[str, Any]:
+    """What weights for a loaded base must match: its hidden size and its fingerprint."""
+    size = model.config.get_text_config().hidden_size
+    return {"embedding_size": size, "fingerprint": trained.fingerprint(model)}
+
+
+def load_components(
+    components: str | Path | None,
+    revision: str | None,
+    *,
+    base: str,
+    embedding_size: int,
+    fingerprint: str | None = None,
+) -> Components | None:
     """Load ARR-COC weights made for a base; None where `components` is empty.
 
     Args:
@@ -161,6 +173,8 @@ def load_policy(
         revision: of the Hub repo.
         base: name of the base, for the message.
         embedding_size: the base's text hidden size, which the weights must match.
+        fingerprint: the base's (`components.fingerprint`), which they must match as well; None where
+            the base itself is not loaded.
 
     Raises:
         WeightsError: for a missing folder, repo, revision or file, no network, a pickle, a damaged
@@ -179,12 +193,20 @@ def load_policy(
             f"(hidden size {config['embedding_size']}), the base is {base!r} "
             f"(hidden size {embedding_size})"
         )
-    policy = TensionPolicy(embedding_size, config["hidden_size"])
+    if fingerprint is not None and config.get("fingerprint") != fingerprint:
+        raise WeightsError(
+            f"{name} were made for {config.get('base_model')!r} "
+            f"(fingerprint {config.get('fingerprint')}), the base is {base!r}, "
+            f"of the same size but other weights (fingerprint {fingerprint})"
+        )
     try:
-        policy.load_state_dict(_tensors(folder, name))
-    except RuntimeError as error:
+        found = trained.build(config["parts"])
+        found.load_state_dict(_tensors(folder, name))
+    except (KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, WeightsError):
+            raise
         raise WeightsError(f"{name} do not fit their config.json: {first_line(error)}") from error
-    return policy.eval()
+    return found.eval().requires_grad_(False)
 
 
 def _weights_config(folder: Path, name: str) -> dict[str, Any]:
@@ -197,11 +219,9 @@ def _weights_config(folder: Path, name: str) -> dict[str, Any]:
     found = config.get("format_version") if isinstance(config, dict) else None
     if found != FORMAT_VERSION:
         raise WeightsError(f"{name} have format_version {found!r}, expected {FORMAT_VERSION}")
-    for key in ("embedding_size", "hidden_size"):
-        if not isinstance(config.get(key), int) or config[key] < 1:
-            raise WeightsError(
-                f"{name} have {key} {config.get(key)!r}, expected a positive integer"
-            )
+    size = config.get("embedding_size")
+    if not isinstance(size, int) or size < 1:
+        raise WeightsError(f"{name} have embedding_size {size!r}, expected a positive integer")
     return config
 
 
@@ -228,17 +248,21 @@ def _tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def save_policy(policy: TensionPolicy, folder: Path, base: str) -> None:
-    """Write ARR-COC weights as `load_policy` reads them."""
+def save_components(
+    found: Components, folder: Path, *, base: str, embedding_size: int, fingerprint: str
+) -> None:
+    """Write ARR-COC weights as `load_components` reads them; the last three say for which base."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "format_version": FORMAT_VERSION,
         "base_model": base,
-        "embedding_size": policy.embedding_size,
-        "hidden_size": policy.hidden_size,
+        "embedding_size": embedding_size,
+        "fingerprint": fingerprint,
+        "parts": found.sizes(),
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-    save_file(policy.state_dict(), folder / WEIGHTS)
+    tensors = {key: t.detach().float().cpu().contiguous() for key, t in found.state_dict().items()}
+    save_file(tensors, folder / WEIGHTS)
 
 
 def _folder(name: str, revision: str | None) -> Path:

@@ -64,7 +64,7 @@ SMALL, WIDE, TALL, FULL = (256, 256), (384, 256), (256, 384), (512, 512)
 SMALL_PRINT = ("number", "word", "price", "emblem_colour")
 SEARCHES = ("price", "number", "word", "count", "beside")  # find the right one among many
 VIEWS = (
-    View(0.16, SMALL, SMALL),
+    View(0.12, SMALL, SMALL),
     View(0.03, WIDE, WIDE),
     View(0.03, TALL, TALL),
     View(0.06, (384, 384), (384, 384)),
@@ -76,10 +76,10 @@ VIEWS = (
     View(0.01, SMALL, (128, 128)),
     View(0.01, FULL, (128, 128)),
     View(0.04, (64, 64), (128, 128), "easy-vqa"),
-    View(0.10, SMALL, SMALL, "plates"),
+    View(0.06, SMALL, SMALL, "plates"),
     View(0.12, SMALL, SMALL, kinds=SMALL_PRINT),
     View(0.12, FULL, FULL, kinds=SMALL_PRINT),
-    View(0.14, FULL, FULL, kinds=SEARCHES),
+    View(0.22, FULL, FULL, kinds=SEARCHES),
 )
 QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are cheap to draw
     View(0.6, SMALL, SMALL),

@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from arr_coc import loading, qwen_encode
-from arr_coc.balancing import TensionPolicy
+from arr_coc.components import Components
 from arr_coc.loading import default_base
 from arr_coc.qwen_answer import Answer, Measures, Run, without_state
 from arr_coc.qwen_encode import Geometry, Picture, Prompt, TokenSet
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 # 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
 MAX_PIXELS = 1024 * 1024
 MAX_NEW_TOKENS = 1024
+NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 # Text layers whose attention is read: the middle third, where the question finds its place.
 ATTENTION_SPAN = (1 / 3, 2 / 3)
 
@@ -65,13 +66,13 @@ class ARRCOCQwen:
         image_processor: Any,
         *,
         name: str = "unnamed",
-        policies: dict[str, TensionPolicy] | None = None,
+        policies: dict[str, Components] | None = None,
         is_bundled: bool = False,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
         """Wrap loaded parts: `Qwen3VLForConditionalGeneration`, tokenizer, `Qwen2VLImageProcessorPil`.
 
-        `policies` are trained tension policies by revision; the first serves where none is named.
+        `policies` are trained components by revision; the first serves where none is named.
         `max_pixels` caps every image, below what the processor itself would allow.
         """
         self.max_pixels = max_pixels
@@ -88,6 +89,7 @@ class ARRCOCQwen:
         depth = model.config.text_config.num_hidden_layers
         first, last = (int(edge * depth) for edge in ATTENTION_SPAN)
         self.attention_layers = list(range(first, max(last, first + 1)))
+        self.all_layers = list(range(depth))
         # rope_deltas is state of the stock model, and one model serves every caller.
         self.lock = threading.RLock()
 
@@ -116,12 +118,12 @@ class ARRCOCQwen:
             ValueError: for a missing folder, a base that is not Qwen3-VL, weights for another base.
         """
         parts = loading.load_base(base, device=device, dtype=dtype)
-        size = parts.model.config.text_config.hidden_size
+        identity = loading.identity(parts.model)
         if components is None:
             components = os.environ.get("ARR_COC_WEIGHTS")
         policies = {}
         for name in [revision] if revision else loading.revisions() or [None]:
-            policy = loading.load_policy(components, name, base=parts.name, embedding_size=size)
+            policy = loading.load_components(components, name, base=parts.name, **identity)
             if policy is not None:
                 policies[name or "default"] = policy.to(parts.model.device)
         return cls(
@@ -133,19 +135,25 @@ class ARRCOCQwen:
             is_bundled=parts.is_bundled,
         )
 
+    def identity(self) -> dict[str, Any]:
+        """What ARR-COC weights for this base must match, as `loading.load_components` takes it."""
+        return loading.identity(self.model)
+
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.model.device
 
-    def policy(self, config: Config) -> TensionPolicy | None:
-        """The trained policy of the config's revision, or the default one; None without weights.
+    def policy(self, config: Config) -> Components | None:
+        """The trained components of the config's revision, or the default ones; None without weights.
 
         Raises:
             ValueError: for a revision that was not loaded.
         """
         if config.revision is None:
             return next(iter(self.policies.values()), None)
+        if config.revision == NO_REVISION:
+            return None
         if config.revision not in self.policies:
             loaded = ", ".join(self.policies) or "none"
             raise ValueError(f"revision is {config.revision!r}, loaded: {loaded}")
@@ -168,7 +176,7 @@ class ARRCOCQwen:
 
     def look(self, image: Ask, question: str, tokens: int) -> Look:
         """A low-resolution look through the whole model; its cache is kept without the question."""
-        picture = self._small_picture(image.picture.source, image.picture.grid, tokens)
+        picture = self.small_picture(image.picture.source, image.picture.grid, tokens)
         glance = self.encode_with(qwen_encode.encode_all, picture)
         # Its tokens stand at the centres of the areas they cover, in native tokens.
         ratio = torch.tensor(image.picture.grid) / torch.tensor(picture.grid)
@@ -189,22 +197,27 @@ class ARRCOCQwen:
         # The token that will answer has read the whole question: ViCrop's signal, the strongest
         # training-free one reported.
         last = prompt.suffix.new_tensor([position_ids.shape[2] - 1])
+        columns = slice(start, start + len(glance))
         attention = qwen_encode.question_attention(
             self.model.model.language_model,
             output.hidden_states,
             cache,
             position_ids,
             last,
-            slice(start, start + len(glance)),
-            self.attention_layers,
-        )
+            columns,
+            self.all_layers,
+        )[:, :, 0]  # (layers, heads, columns)
+        half = output.hidden_states[len(self.all_layers) // 2]
         cache.crop(-prompt.suffix.shape[1])
         entropy = torch.distributions.Categorical(logits=output.logits[0, -1].float()).entropy()
         return Look(
-            attention=attention.mean((0, 1, 2)).view(1, *picture.grid),
+            attention=attention[self.attention_layers].mean((0, 1)).view(1, *picture.grid),
             tokens=len(glance),
             entropy=float(entropy),
             state=_Glance(cache, glance),
+            heads=attention.flatten(0, 1).view(1, -1, *picture.grid),
+            states=half[:, columns].view(1, *picture.grid, -1),
+            answering=half[:, -1],
         )
 
     # --- answers ---
@@ -286,7 +299,7 @@ class ARRCOCQwen:
         longest = min(size["longest_edge"], self.max_pixels)
         return self._process(image, size={**dict(size), "longest_edge": longest})
 
-    def _small_picture(self, image: Image.Image, grid: tuple[int, int], tokens: int) -> Picture:
+    def small_picture(self, image: Image.Image, grid: tuple[int, int], tokens: int) -> Picture:
         """The image shrunk below the processor's floor, to at most `tokens` of the same aspect."""
         h, w = grid
         scale = (tokens / (h * w)) ** 0.5
@@ -339,8 +352,18 @@ class ARRCOCQwen:
         allocation = realization.allocation
         if realization.config.prune == "before":
             context = realization.config.context_cells(picture.tokens)
-            return self.encode_with(qwen_encode.encode_before, picture, allocation, context)
+            tokens = self.encode_with(qwen_encode.encode_before, picture, allocation, context)
+            return self._adapted(tokens, realization)
         return qwen_encode.cut(self.encode_with(qwen_encode.encode_all, picture), allocation)
+
+    def _adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
+        components = self.policy(realization.config)
+        if components is None or components.adapter is None:
+            return tokens
+        levels = realization.allocation.cells[:, 0].to(tokens.features.device)
+        planes = [tokens.features, *tokens.deepstack]
+        features, *deepstack = components.adapt(planes, tokens.places, levels)
+        return TokenSet(features, tuple(deepstack), tokens.places)
 
     def encode_with(self, encoder, picture: Picture, *rest) -> TokenSet:
         """Run an encoder of `qwen_encode` on a picture, its other arguments after it.

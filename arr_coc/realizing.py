@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from arr_coc import attending, balancing, knowing
-from arr_coc.allocators import allocator_for, check_allocator
+from arr_coc.allocators import Spread, allocator_for, check_allocator
 from arr_coc.attending import Allocation
-from arr_coc.balancing import TensionPolicy, Tensions
+from arr_coc.balancing import FIXED, Scalars, Tensions
+from arr_coc.components import Components
 from arr_coc.texture import texture
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ class Config:
         allocator: a name from `allocators.ALLOCATORS`. "adaptive" and "quadtree" may spend less than
             the budget, never more.
         tensions: imposed tensions; None lets the policy choose.
-        revision: revision of the trained weights, of those loaded; None for the default.
+        revision: revision of the trained weights, of those loaded; None for the default, "none" for
+            none of them (training-free).
     """
 
     share: float = 0.20
@@ -107,12 +109,18 @@ class Look:
         tokens: visual tokens the look took.
         entropy: entropy of the first answer token after the look alone, in nats.
         state: the host's own, with which it continues from the look; never read here.
+        heads: `(1, heads, gh, gw)` the same attention of every head of every layer, layer by layer.
+        states, answering: `(1, gh, gw, D)` and `(1, D)` what each place and the last token hold half
+            way up. These three are for trained weights alone; None where a host gives none.
     """
 
     attention: Tensor
     tokens: int
     entropy: float
     state: Any = field(default=None, repr=False, compare=False)
+    heads: Tensor | None = field(default=None, repr=False, compare=False)
+    states: Tensor | None = field(default=None, repr=False, compare=False)
+    answering: Tensor | None = field(default=None, repr=False, compare=False)
 
 
 class Host(Protocol):
@@ -156,6 +164,7 @@ class Realization:
     look: Look | None
     seconds: dict[str, float]
     fallback: str | None = None
+    scalars: Scalars = FIXED
 
     @property
     def kept_look(self) -> Look | None:
@@ -173,8 +182,9 @@ class Realization:
 class Realizer:
     """Runs the four stages on a host."""
 
-    def __init__(self, host: Host, policy: TensionPolicy | None = None) -> None:
-        self.host, self.policy = host, policy
+    def __init__(self, host: Host, components: Components | None = None) -> None:
+        """`components` are trained parts for the host; None is training-free."""
+        self.host, self.components = host, components
 
     def realize(
         self,
@@ -217,7 +227,7 @@ class Realizer:
             textures = texture(pixels, grid)
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)
-            participatory = None if look is None else knowing.participatory(look.attention, grid)
+            participatory, coupled = self._participatory(question, look, textures, grid)
             tensions, source = self._tensions(
                 question, config, (propositional, perspectival, participatory)
             )
@@ -227,6 +237,7 @@ class Realizer:
                 tensions,
                 budget - kept,
                 config.allocator,
+                scalars := self._scalars(),
             )
         return Realization(
             question=question,
@@ -239,22 +250,39 @@ class Realizer:
             participatory=participatory,
             tensions=tensions,
             tension_source=source,
-            participatory_source="none" if look is None else "glance",
+            participatory_source=coupled,
             relevance=relevance,
             allocation=allocation,
             look=look,
             seconds=seconds,
+            scalars=scalars,
         )
+
+    def _participatory(self, question, look, textures, grid) -> tuple[Tensor | None, str]:
+        if self.components is not None:
+            embedding = self.host.embed(question).to(textures.device)
+            with torch.inference_mode():
+                return self.components.participatory(look, textures, embedding, grid)
+        if look is None:
+            return None, "none"
+        return knowing.participatory(look.attention, grid), "glance"
+
+    def _scalars(self) -> Scalars:
+        if self.components is None:
+            return FIXED
+        with torch.inference_mode():
+            return Scalars(*(float(value) for value in self.components.scalars()))
 
     def _tensions(self, question, config, maps) -> tuple[Tensions, str]:
         if config.tensions is not None:
             return config.tensions, "imposed"
-        if self.policy is None:
+        if self.components is None or self.components.policy is None:
             return balancing.lexical_tensions(question), "lexical prior"
         known = [m if m is not None else torch.zeros_like(maps[0]) for m in maps]
         statistics = balancing.map_statistics(torch.stack(known, 1))
         with torch.inference_mode():
-            values = self.policy(self.host.embed(question).to(statistics.device), statistics)[0]
+            embedding = self.host.embed(question).to(statistics.device)
+            values = self.components.policy(embedding, statistics)[0]
         return Tensions(*(float(v) for v in values)), "learned"
 
 
@@ -263,10 +291,16 @@ def decide(
     tensions: Tensions,
     budget: int,
     allocator: str = "topk",
+    scalars: Scalars = FIXED,
 ) -> tuple[Tensor, Allocation]:
-    """Maps and tensions -> relevance `(1, h, w)` and its allocation of at most `budget` tokens."""
-    relevance = balancing.combine(*maps, tensions)
-    allocate = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
+    """Maps and tensions -> relevance `(1, h, w)` and its allocation of at most `budget` tokens.
+
+    The focus tension is the share of the tokens that goes to the best places; the others are spread
+    evenly.
+    """
+    relevance = balancing.combine(*maps, tensions, scalars)
+    best = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
+    allocate = Spread(best, 1 - tensions.focus)
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     return relevance, allocate(relevance[0].float().cpu(), budget)
 
@@ -291,7 +325,9 @@ def recombine(
     if total - kept < 1:
         raise ValueError(f"budget {total} leaves nothing beside the glance's {kept} tokens")
     maps = (realization.propositional, realization.perspectival, realization.participatory)
-    relevance, allocation = decide(maps, tensions, total - kept, config.allocator)
+    relevance, allocation = decide(
+        maps, tensions, total - kept, config.allocator, realization.scalars
+    )
     return replace(
         realization,
         config=config,

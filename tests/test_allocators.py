@@ -10,11 +10,12 @@ from arr_coc.allocators import (
     LEVEL_BUDGETS,
     AdaptiveK,
     QuadTree,
+    Spread,
     WindowAware,
     allocator_for,
     mass_pyramid,
 )
-from arr_coc.attending import TopK
+from arr_coc.attending import TopK, uniform
 
 GRIDS = [(1, 1), (1, 9), (9, 1), (1, 2), (7, 5), (16, 16), (3, 11), (13, 8)]
 EVEN = torch.full((6, 7), 0.5)
@@ -335,3 +336,47 @@ def test_the_pyramid_sums_every_cell():
             for x in range(sums.shape[1]):
                 cell = mass[y * side : (y + 1) * side, x * side : (x + 1) * side]
                 assert sums[y, x].item() == pytest.approx(cell.sum().item())
+
+
+# --- Spread ---
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_spread_is_the_even_places_and_the_best_of_the_rest(grid, share):
+    for relevance, budget in cases(grid):
+        index = Spread(TopK(), share)(relevance, budget).native_index()
+        even = round(share * budget)
+        places = set(uniform(grid, even).native_index().tolist()) if even else set()
+        ranked = sorted(range(relevance.numel()), key=lambda i: -relevance.flatten()[i].item())
+        best = set(ranked[: max(1, budget - even)])
+        rest = [i for i in ranked if i not in best | places]
+        wanted = list(best) + sorted(places - best) + rest
+        if even < budget:  # at a share of 1 the single best place takes the turn of an even one
+            assert set(index.tolist()) == set(wanted[:budget])
+        assert len(index) == budget and best <= set(index.tolist())
+        assert index.tolist() == sorted(index.tolist())
+
+
+def test_spread_leaves_coarse_cells_and_a_share_of_nothing_alone():
+    relevance = random_map((8, 8), 1)
+    assert torch.equal(
+        Spread(QuadTree(), 0.5)(relevance, 20).cells, QuadTree()(relevance, 20).cells
+    )
+    assert torch.equal(Spread(TopK(), 0.0)(relevance, 20).cells, TopK()(relevance, 20).cells)
+
+
+def test_spread_adds_its_places_to_what_an_adaptive_allocator_takes():
+    relevance = torch.zeros(8, 8)
+    relevance[2, 3] = 1.0
+    allocation = Spread(AdaptiveK(), 0.25)(relevance, 20)
+    assert len(allocation) == 1 + 5
+    assert set(uniform((8, 8), 5).native_index().tolist()) <= set(
+        allocation.native_index().tolist()
+    )
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_spread_share_out_of_range_is_refused(share):
+    with pytest.raises(ValueError, match="allowed is 0 to 1"):
+        Spread(TopK(), share)

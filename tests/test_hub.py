@@ -29,6 +29,7 @@ from arr_coc import (
     serving,
 )
 from arr_coc.balancing import TensionPolicy
+from arr_coc.components import Components
 from arr_coc.qwen import ARRCOCQwen
 
 ROOT = Path(__file__).parent.parent
@@ -54,11 +55,16 @@ def there(monkeypatch, tmp_path):
         yield server
 
 
-@pytest.fixture
-def weights(tmp_path):
+def save(bundled, folder: Path, base: str) -> Path:
     """Weights for the bundled base, in a folder."""
-    loading.save_policy(TensionPolicy(SIZE), tmp_path / "arr-coc", f"{USER}/base")
-    return tmp_path / "arr-coc"
+    parts = Components({"policy": TensionPolicy(SIZE)})
+    loading.save_components(parts, folder, base=base, **bundled.identity())
+    return folder
+
+
+@pytest.fixture
+def weights(tmp_path, bundled):
+    return save(bundled, tmp_path / "arr-coc", f"{USER}/base")
 
 
 @pytest.fixture
@@ -133,8 +139,8 @@ def test_a_model_is_pushed_as_listed_and_tagged_and_loads_again(there, capsys, w
     repo = there.repos["models", WEIGHTS]
     assert repo.tags == {"v1.0": report["commit"]} and repo.at("main") == report["commit"]
     assert {n: len(data) for n, data in repo.commits[repo.main].items()} == listed(out)
-    policy = loading.load_policy(WEIGHTS, "v1.0", base="b", embedding_size=SIZE)
-    sent = loading.load_policy(weights, None, base="b", embedding_size=SIZE)
+    policy = loading.load_components(WEIGHTS, "v1.0", base="b", embedding_size=SIZE)
+    sent = loading.load_components(weights, None, base="b", embedding_size=SIZE)
     for key, value in sent.state_dict().items():
         assert torch.equal(value, policy.state_dict()[key])
     assert 'revision="v1.0"' in repo.commits[repo.main]["README.md"].decode()
@@ -245,8 +251,8 @@ def test_results_of_other_weights_are_refused(tmp_path, weights):
         hub_files.model_files(weights, WEIGHTS, [free])
 
 
-def test_a_base_without_an_id_gets_no_link(tmp_path):
-    loading.save_policy(TensionPolicy(SIZE), tmp_path / "w", "bundled base")
+def test_a_base_without_an_id_gets_no_link(tmp_path, bundled):
+    save(bundled, tmp_path / "w", "bundled base")
     card = hub_files.model_files(tmp_path / "w", WEIGHTS, [])["README.md"]
     assert "base_model" not in front(card, tmp_path)
 
@@ -481,7 +487,7 @@ REASONS = {
 def test_a_repo_with_something_wrong_is_said_plainly(there, files_of, case):
     there.add(WEIGHTS, broken(files_of, case))
     with pytest.raises(loading.WeightsError, match=re.escape(REASONS[case])) as raised:
-        loading.load_policy(WEIGHTS, None, base="b", embedding_size=SIZE)
+        loading.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
     assert WEIGHTS in str(raised.value) and "\n" not in str(raised.value)
     fetched = {path for method, path in there.requests if "/resolve/" in path}
     assert not any(path.endswith(".bin") for path in fetched)
@@ -503,20 +509,20 @@ def test_what_the_hub_refuses_is_said_plainly(
     there.add(WEIGHTS, files_of)
     there.add(f"{USER}/private", files_of, private=True)
     with pytest.raises(loading.WeightsError, match=said):
-        loading.load_policy(name, revision, base="b", embedding_size=SIZE)
+        loading.load_components(name, revision, base="b", embedding_size=SIZE)
 
 
 def test_without_network_the_cache_serves_and_without_a_cache_it_is_said(
     there, monkeypatch, files_of
 ):
     there.add(WEIGHTS, files_of)
-    assert loading.load_policy(WEIGHTS, None, base="b", embedding_size=SIZE)
+    assert loading.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
     there.server.server_close()
     nowhere = "http://127.0.0.1:9"  # the discard port: nothing listens
     monkeypatch.setattr(constants, "ENDPOINT", nowhere)
-    assert loading.load_policy(WEIGHTS, None, base="b", embedding_size=SIZE)
+    assert loading.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
     with pytest.raises(loading.WeightsError, match="no network, and no copy in the cache"):
-        loading.load_policy(f"{USER}/other", None, base="b", embedding_size=SIZE)
+        loading.load_components(f"{USER}/other", None, base="b", embedding_size=SIZE)
 
 
 def test_the_app_goes_on_with_what_can_be_had(there, monkeypatch, files_of):

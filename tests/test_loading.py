@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from arr_coc import loading
+from arr_coc import components, loading
 from arr_coc.balancing import TensionPolicy
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.realizing import Config
@@ -15,6 +15,14 @@ from arr_coc.realizing import Config
 # The bundled base's text hidden size, which weights for it must match.
 CONFIG = json.loads((loading.BUNDLED_BASE / "config.json").read_text())
 SIZE = CONFIG["text_config"]["hidden_size"]
+MARK = "0" * 16  # a fingerprint, where none is compared
+
+
+def save(folder, *, size=SIZE, base="a base", mark=MARK, policy=None):
+    """Weights that hold a tension policy alone."""
+    found = components.Components({"policy": policy or TensionPolicy(size)})
+    loading.save_components(found, folder, base=base, embedding_size=size, fingerprint=mark)
+    return found
 
 
 @pytest.fixture
@@ -47,21 +55,67 @@ def test_an_id_the_hub_does_not_give_is_named():
         ARRCOCQwen.from_pretrained("nobody/nothing")
 
 
-def test_weights_make_a_round_trip_and_are_used(tmp_path, picture):
-    policy = TensionPolicy(SIZE)
-    loading.save_policy(policy, tmp_path / "weights", "a base")
+def test_weights_make_a_round_trip_and_are_used(tmp_path, picture, bundled):
+    parts = components.for_base(bundled.model.config, [1], list(components.PARTS))
+    with torch.no_grad():
+        parts.adapter.gates.fill_(0.5)
+    loading.save_components(parts, tmp_path / "weights", base="a base", **bundled.identity())
     host = ARRCOCQwen.from_pretrained(components=tmp_path / "weights")
+    loaded = host.policies["default"]
+    assert loaded.names == list(components.PARTS)
     assert all(
         torch.equal(a, b)
-        for a, b in zip(
-            policy.state_dict().values(), host.policies["default"].state_dict().values()
-        )
+        for a, b in zip(parts.state_dict().values(), loaded.state_dict().values(), strict=True)
     )
-    assert host.realize(picture, "is there a car?").tension_source == "learned"
+    realization = host.realize(picture, "is there a car?")
+    assert realization.fallback is None
+    assert realization.tension_source == "learned"
+    assert realization.participatory_source == "glance and texture"
+    ask = host.prepare(picture, "is there a car?")
+    with torch.inference_mode():
+        adapted = host.encode(ask.picture, realization)
+        host.policies["default"].adapter.gates.zero_()
+        plain = host.encode(ask.picture, realization)
+    assert not torch.equal(adapted.features, plain.features)
+    assert not torch.equal(adapted.deepstack[-1], plain.deepstack[-1])
 
 
-def test_revisions_of_the_environment_are_loaded_and_chosen_by_name(tmp_path, monkeypatch, picture):
-    loading.save_policy(TensionPolicy(SIZE), tmp_path / "weights", "a base")
+def test_training_free_can_be_chosen_beside_weights(tmp_path, picture, bundled):
+    free = bundled.realize(picture, "is there a car?")
+    save(tmp_path, mark=bundled.identity()["fingerprint"])
+    host = ARRCOCQwen.from_pretrained(components=tmp_path)
+    found = host.realize(picture, "is there a car?", Config(revision="none"))
+    assert found.tensions == free.tensions and found.tension_source == "lexical prior"
+    assert torch.equal(found.relevance, free.relevance)
+
+
+def test_weights_for_another_base_of_the_same_size_name_both(tmp_path):
+    save(tmp_path, base="some/sibling")
+    with pytest.raises(
+        ValueError,
+        match=r"made for 'some/sibling' \(fingerprint 0{16}\), the base is 'bundled base'",
+    ):
+        ARRCOCQwen.from_pretrained(components=tmp_path)
+
+
+def test_a_fingerprint_outlives_rounding_and_not_training(tiny):
+    model, before = tiny.model, components.fingerprint(tiny.model)
+    table = model.get_input_embeddings().weight
+    original = table.data
+    try:
+        for dtype in (torch.bfloat16, torch.float16):
+            table.data = original.to(dtype)
+            assert components.fingerprint(model) == before
+        table.data = original + 0.02 * torch.randn_like(original)
+        assert components.fingerprint(model) != before
+    finally:
+        table.data = original
+
+
+def test_revisions_of_the_environment_are_loaded_and_chosen_by_name(
+    tmp_path, monkeypatch, picture, bundled
+):
+    save(tmp_path / "weights", mark=bundled.identity()["fingerprint"])
     monkeypatch.setenv("ARR_COC_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setenv("ARR_COC_REVISIONS", "v2, v1")
     host = ARRCOCQwen.from_pretrained()
@@ -78,16 +132,16 @@ def test_without_weights_nothing_is_fetched(monkeypatch):
 
 
 def test_weights_for_another_base_name_both(tmp_path):
-    loading.save_policy(TensionPolicy(12), tmp_path, "some/other-base")
+    save(tmp_path, size=12, base="some/other-base")
     with pytest.raises(ValueError, match=rf"made for 'some/other-base' \(hidden size 12\).*{SIZE}"):
         ARRCOCQwen.from_pretrained(components=tmp_path)
 
 
 def test_weights_of_another_format_are_refused(tmp_path):
-    loading.save_policy(TensionPolicy(SIZE), tmp_path, "a base")
+    save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
-    with pytest.raises(ValueError, match="format_version 99, expected 1"):
+    with pytest.raises(ValueError, match="format_version 99, expected 2"):
         ARRCOCQwen.from_pretrained(components=tmp_path)
 
 
@@ -95,32 +149,35 @@ def test_weights_of_another_format_are_refused(tmp_path):
     ("change", "said"),
     [
         ({"embedding_size": None}, "embedding_size None, expected a positive integer"),
-        ({"hidden_size": 7}, "do not fit their config.json"),
+        ({"parts": {"policy": {"embedding_size": SIZE, "hidden_size": 7}}}, "do not fit their"),
+        ({"parts": {"policy": {"width": 7}}}, r"do not fit their config\.json: parts have sizes"),
+        ({"parts": {"brain": {}}}, "expected some of policy, combiner"),
+        ({"parts": None}, "do not fit their config.json: parts are None"),
     ],
 )
 def test_weights_whose_config_is_wrong_are_refused(tmp_path, change, said):
-    loading.save_policy(TensionPolicy(SIZE), tmp_path, "a base")
+    save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(loading.WeightsError, match=said):
-        loading.load_policy(tmp_path, None, base="b", embedding_size=SIZE)
+        loading.load_components(tmp_path, None, base="b", embedding_size=SIZE)
 
 
 def test_weights_that_are_not_finite_are_refused(tmp_path):
     policy = TensionPolicy(SIZE)
     policy.layers[0].bias.data[3] = torch.nan
-    loading.save_policy(policy, tmp_path, "a base")
+    save(tmp_path, policy=policy)
     with pytest.raises(
-        loading.WeightsError, match=r"layers\.0\.bias holds values that are not finite"
+        loading.WeightsError, match=r"policy\.layers\.0\.bias holds values that are not finite"
     ):
-        loading.load_policy(tmp_path, None, base="b", embedding_size=SIZE)
+        loading.load_components(tmp_path, None, base="b", embedding_size=SIZE)
 
 
 def test_a_pickle_beside_the_config_is_named_and_not_read(tmp_path):
-    loading.save_policy(TensionPolicy(SIZE), tmp_path, "a base")
+    save(tmp_path)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(loading.WeightsError, match=r"only pytorch_model\.bin; pickled weights are"):
-        loading.load_policy(tmp_path, None, base="b", embedding_size=SIZE)
+        loading.load_components(tmp_path, None, base="b", embedding_size=SIZE)
 
 
 @pytest.mark.parametrize("case", ["truncated", "pickle"])

@@ -1,5 +1,7 @@
 """The peers: each pinned to its definition by hand, then the promises that all of them make."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from conftest import tiny_host
@@ -8,6 +10,7 @@ from test_laws import QUESTION, gap, logits, stock_inputs, stock_logits
 from transformers import AttentionInterface
 
 from arr_coc import peers_select, qwen_attention, qwen_encode
+from arr_coc.attending import TopK
 from arr_coc.peers import ARRCOC, EVERY, METHODS, VARIANTS
 from arr_coc.peers_before import Uniform, ViCrop
 from arr_coc.realizing import Config, Realizer
@@ -356,11 +359,56 @@ def test_controls_choose_alike_before_and_after(tiny, ask):
 
 def test_names_are_the_keys_of_the_table():
     assert [method().name for method in EVERY.values()] == list(EVERY)
-    configs = [VARIANTS[name]().config for name in VARIANTS]
-    assert len({*configs, ARRCOC().config}) == len(VARIANTS) + 1  # each changes something
+    plain = [m.config for m in (make() for make in VARIANTS.values()) if type(m) is ARRCOC]
+    assert len({*plain, ARRCOC().config}) == len(plain) + 1  # each changes something
     assert list(METHODS)[0] == "stock" and list(METHODS)[-2:] == ["arr-coc", "arr-coc-after"]
 
 
 def test_stock_ignores_the_budget(tiny, ask):
     assert stock_inputs(ask)["input_ids"].shape == ask.prompt.ids(77).shape
     assert len(reduce("stock", tiny, ask, 1).tokens) == 77
+
+
+# --- ours with one thing changed ---
+
+
+@pytest.fixture
+def plain(tiny, ask):
+    return ARRCOC()(tiny, ask, QUESTION, 40).realization
+
+
+def varied(name, tiny, ask):
+    reduced = VARIANTS[f"arr-coc-{name}"]()(tiny, ask, QUESTION, 40)
+    assert reduced.realization.fallback is None and reduced.visual_tokens <= 40
+    return reduced.realization
+
+
+@pytest.mark.parametrize(
+    ("name", "gone"), [("no-entropy", "propositional"), ("no-saliency", "perspectival")]
+)
+def test_a_map_that_is_taken_away_is_even_and_the_others_stay(tiny, ask, plain, name, gone):
+    without = varied(name, tiny, ask)
+    assert getattr(without, gone).unique().tolist() == [0.5]
+    for kept in {"propositional", "perspectival", "participatory"} - {gone}:
+        assert torch.equal(getattr(without, kept), getattr(plain, kept))
+    assert not torch.equal(without.relevance, plain.relevance)
+
+
+@pytest.mark.parametrize("name", ["compress", "exploit", "focus"])
+def test_one_tension_is_set_to_the_middle_and_the_others_stay(tiny, ask, plain, name):
+    tensions = varied(f"{name}-half", tiny, ask).tensions
+    assert tensions == replace(plain.tensions, **{name: 0.5})
+
+
+def test_without_spreading_the_best_places_take_all(tiny, ask):
+    reduced = varied("no-spread", tiny, ask)
+    best = TopK()(reduced.relevance[0], len(reduced.allocation))
+    assert torch.equal(reduced.allocation.cells, best.cells)
+
+
+def test_another_look_changes_the_look_alone_and_leaves_the_host_as_it_was(tiny, ask, plain):
+    layers = list(tiny.attention_layers)
+    assert varied("glance-16", tiny, ask).look.tokens <= 16 < plain.look.tokens
+    early, late = (varied(f"{part}-layers", tiny, ask).look for part in ("early", "late"))
+    assert not torch.equal(early.attention, late.attention)
+    assert tiny.attention_layers == layers

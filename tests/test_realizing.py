@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from arr_coc.allocators import ALLOCATORS
-from arr_coc.balancing import TensionPolicy, Tensions
+from arr_coc.balancing import Combiner, TensionPolicy, Tensions
+from arr_coc.components import Components
+from arr_coc.coupling import TextureMatch
 from arr_coc.realizing import (
     MINIMUM_BUDGET,
     Config,
@@ -19,6 +21,7 @@ from arr_coc.realizing import (
 )
 
 GRID = (8, 10)
+POLICY = Components({"policy": TensionPolicy(6)})
 
 
 class StubHost:
@@ -73,18 +76,32 @@ def test_a_separate_glance_does_not_count_and_off_takes_none():
 
 def test_imposed_tensions_win_over_policy_and_prior():
     tensions = Tensions(0.9, 0.1, 0.4)
-    realization = Realizer(StubHost(), TensionPolicy(6)).realize(
-        None, "q", Config(tensions=tensions)
-    )
+    realization = Realizer(StubHost(), POLICY).realize(None, "q", Config(tensions=tensions))
     assert realization.tensions == tensions and realization.tension_source == "imposed"
 
 
 def test_a_policy_wins_over_the_lexical_prior():
     host = StubHost()
-    learned = Realizer(host, TensionPolicy(6)).realize(None, "describe the scene")
+    learned = Realizer(host, POLICY).realize(None, "describe the scene")
     prior = Realizer(host).realize(None, "describe the scene")
     assert learned.tension_source == "learned" and prior.tension_source == "lexical prior"
     assert learned.tensions != prior.tensions
+
+
+def test_texture_couples_without_a_glance_where_weights_bring_it():
+    parts = Components({"texture": TextureMatch(6)})
+    realization = Realizer(StubHost(), parts).realize(None, "q", Config(glance="off"))
+    assert realization.participatory_source == "texture" and realization.look is None
+    assert realization.participatory.shape == (1, *GRID)
+
+
+def test_a_trained_combiner_is_used_and_kept_for_recombining():
+    parts = Components({"combiner": Combiner()})
+    parts.combiner.log.data[4] = 1.0  # contrast
+    fixed, learned = (Realizer(StubHost(), c).realize(None, "q") for c in (None, parts))
+    assert learned.relevance.mean() < fixed.relevance.mean()
+    again = recombine(learned, learned.tensions)
+    assert torch.equal(again.relevance, learned.relevance)
 
 
 @pytest.mark.parametrize("broken", ["look", "pixels"])

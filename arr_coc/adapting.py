@@ -1,0 +1,77 @@
+"""Adapting: the quality adapter, which mends visual tokens that were encoded without their surroundings.
+
+A vision encoder that sees only the kept patches gives other features than one that sees all of them.
+The adapter adds to each kept token a small correction, told the cell's level and place, and if it attends
+what else was kept. Its gates are 0 at the start: then it is the identity, bit for bit. Trained by
+`arr_coc.train` to come near what the full encoder gives at the same places (brief, part 29).
+"""
+
+import torch
+from torch import Tensor, nn
+
+LEVELS = 6  # of cells; coarser ones count as the last
+# Wavelengths of the sines that tell a token's place, in native tokens.
+WAVELENGTHS = (4.0, 8.0, 16.0, 32.0, 64.0)
+HEADS = 4
+
+
+class QualityAdapter(nn.Module):
+    """`x + tanh(gate) * correction` on the features and on each DeepStack plane.
+
+    The correction comes from one narrow trunk: all planes of a token, its level and its place, and a
+    small MLP; where it attends, self-attention among the kept tokens before that.
+    """
+
+    def __init__(
+        self, feature_size: int, planes: int, width: int = 96, attends: bool = False
+    ) -> None:
+        """`planes` counts the features and the DeepStack planes; `attends` is the self-attention."""
+        super().__init__()
+        self.sizes = {"feature_size": feature_size, "planes": planes, "width": width}
+        self.sizes["attends"] = attends
+        self.norms = nn.ModuleList(nn.LayerNorm(feature_size) for _ in range(planes))
+        self.enter = nn.Linear(planes * feature_size, width)
+        self.level = nn.Embedding(LEVELS, width)
+        self.place = nn.Linear(4 * len(WAVELENGTHS), width)
+        self.norm = nn.LayerNorm(width) if attends else None
+        self.attention = nn.MultiheadAttention(width, HEADS, batch_first=True) if attends else None
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
+        self.leave = nn.ModuleList(nn.Linear(width, feature_size) for _ in range(planes))
+        self.gates = nn.Parameter(torch.zeros(planes))
+
+    def forward(
+        self, planes: list[Tensor], places: Tensor, levels: Tensor, padding: Tensor | None = None
+    ) -> list[Tensor]:
+        """Correct the tokens of B pictures.
+
+        Args:
+            planes: the features, then each DeepStack plane, `(B, K, D)`, any dtype.
+            places: `(B, K, 2)` row and column in native tokens.
+            levels: `(B, K)` int64, level of each token's cell.
+            padding: `(B, K)` bool, True where a row holds no token; None where all do.
+
+        Returns:
+            As `planes`, shapes and dtypes included.
+        """
+        seen = torch.cat([norm(p.float()) for norm, p in zip(self.norms, planes)], -1)
+        states = self.enter(seen) + self.level(levels.clamp(max=LEVELS - 1))
+        states = states + self.place(waves(places))  # (B, K, width)
+        if self.attention is not None:
+            inner = self.norm(states)
+            mixed = self.attention(
+                inner, inner, inner, key_padding_mask=padding, need_weights=False
+            )
+            states = states + mixed[0]
+        states = states + self.mlp(states)
+        return [
+            plane + (torch.tanh(gate) * leave(states)).to(plane.dtype)
+            for plane, gate, leave in zip(planes, self.gates, self.leave)
+        ]
+
+
+def waves(places: Tensor) -> Tensor:
+    """`(..., 2)` rows and columns -> `(..., 4 * len(WAVELENGTHS))` sines and cosines."""
+    angle = places.float()[..., None] * (2 * torch.pi / places.new_tensor(WAVELENGTHS).float())
+    return torch.cat([angle.sin(), angle.cos()], -1).flatten(-2)

@@ -1,0 +1,151 @@
+"""Components: the trained parts of ARR-COC for one base, each of which may be absent.
+
+What is absent is done as without weights: even head weights, the lexical prior, the fixed formula,
+tokens as the encoder gives them. Tensors only; `loading` reads and writes them.
+"""
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from arr_coc import coupling, knowing
+from arr_coc.adapting import QualityAdapter
+from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
+from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch
+
+# Rows of the embedding, spread over the vocabulary, whose signs tell one base from another.
+FINGERPRINT_ROWS = 64
+PARTS = {
+    "policy": TensionPolicy,
+    "combiner": Combiner,
+    "heads": HeadWeights,
+    "states": StateMatch,
+    "texture": TextureMatch,
+    "adapter": QualityAdapter,
+}
+
+
+class Components(nn.Module):
+    """Some of `PARTS`, by name; a part that is absent is None."""
+
+    def __init__(self, parts: dict[str, nn.Module]) -> None:
+        """Raises ValueError for a name that is not in `PARTS`, or no parts at all."""
+        super().__init__()
+        if not parts or set(parts) - set(PARTS):
+            raise ValueError(f"parts are {sorted(parts)}, expected some of {', '.join(PARTS)}")
+        for name in PARTS:
+            self.add_module(name, parts.get(name))
+
+    @property
+    def names(self) -> list[str]:
+        """The parts that are there."""
+        return [name for name in PARTS if getattr(self, name) is not None]
+
+    def sizes(self) -> dict[str, dict[str, Any]]:
+        """What `build` needs to make the same parts again."""
+        return {name: dict(getattr(getattr(self, name), "sizes", {})) for name in self.names}
+
+    def participatory(
+        self, look: Any, textures: Tensor, embedding: Tensor, grid: tuple[int, int]
+    ) -> tuple[Tensor | None, str]:
+        """What the question couples to.
+
+        Args:
+            look: with `attention` `(B, gh, gw)`, `heads` `(B, heads, gh, gw)`, `states` `(B, gh, gw, D)`
+                and `answering` `(B, D)`; None without a glance.
+            textures: `(B, 13, h, w)`.
+            embedding: `(B, D)` of the question.
+            grid: `(h, w)`.
+
+        Returns:
+            `(B, h, w)` in [0, 1] and where it comes from: "glance", "texture", "glance and texture",
+            or None and "none".
+        """
+        scores, sources = [], []
+        if look is not None:
+            scores, sources = self._glance_scores(look, embedding, grid), ["glance"]
+            if not scores and self.texture is None:
+                return knowing.participatory(look.attention, grid), "glance"
+            if self.heads is None:
+                even = knowing.participatory(look.attention, grid)
+                scores.append(even.clamp(min=coupling.LEAST).log())
+        if self.texture is not None:
+            scores.append(self.texture(textures, embedding))
+            sources.append("texture")
+        if not scores:
+            return None, "none"
+        return coupling.coupled(sum(scores)), " and ".join(sources)
+
+    def _glance_scores(self, look: Any, embedding: Tensor, grid: tuple[int, int]) -> list[Tensor]:
+        found = []
+        if self.heads is not None:
+            found.append(self.heads(look.heads, embedding))
+        if self.states is not None:
+            found.append(self.states(look.states, look.answering))
+        return [coupling.upsampled(score, grid) for score in found]
+
+    def scalars(self) -> Scalars:
+        """The combiner's numbers; the fixed formula's without one."""
+        return FIXED if self.combiner is None else self.combiner()
+
+    def adapt(self, planes: list[Tensor], places: Tensor, levels: Tensor) -> list[Tensor]:
+        """Correct one picture's tokens: planes `(K, D)`, `(K, 2)`, `(K,)` as `QualityAdapter`."""
+        if self.adapter is None:
+            return planes
+        adapted = self.adapter([p[None] for p in planes], places[None], levels[None])
+        return [plane[0] for plane in adapted]
+
+
+def build(sizes: dict[str, dict[str, Any]]) -> Components:
+    """Untrained components of these sizes.
+
+    Raises:
+        ValueError: for unknown parts or sizes that do not belong to a part.
+    """
+    if not isinstance(sizes, dict) or set(sizes) - set(PARTS):
+        raise ValueError(f"parts are {sizes!r}, expected some of {', '.join(PARTS)}")
+    try:
+        return Components({name: PARTS[name](**size) for name, size in sizes.items()})
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"parts have sizes that fit none: {error}") from error
+
+
+def for_base(
+    config: Any, attention_layers: list[int], parts: list[str], attends: bool = False
+) -> Components:
+    """Untrained components named in `parts`, of the sizes that a Qwen3-VL's config asks for.
+
+    `attends` gives the adapter its self-attention.
+    """
+    text, vision = config.text_config, config.vision_config
+    size, per_layer = text.hidden_size, text.num_attention_heads
+    first, last = attention_layers[0], attention_layers[-1] + 1
+    made = {
+        "policy": lambda: TensionPolicy(size),
+        "combiner": Combiner,
+        "heads": lambda: HeadWeights(
+            size, per_layer * text.num_hidden_layers, first * per_layer, last * per_layer
+        ),
+        "states": lambda: StateMatch(size),
+        "texture": lambda: TextureMatch(size),
+        "adapter": lambda: QualityAdapter(
+            size, 1 + len(vision.deepstack_visual_indexes), attends=attends
+        ),
+    }
+    return Components({name: made[name]() for name in parts})
+
+
+def fingerprint(model: Any) -> str:
+    """Tells a base from others of the same size: 16 hex digits.
+
+    A hash of the text model's sizes and of the signs of some rows of its embedding: rounding to another
+    dtype keeps signs, training the base further does not.
+    """
+    text = model.config.get_text_config()
+    sizes = (text.hidden_size, text.num_hidden_layers, text.num_attention_heads, text.vocab_size)
+    table = model.get_input_embeddings().weight
+    rows = torch.linspace(0, len(table) - 1, FINGERPRINT_ROWS).long().to(table.device)
+    signs = table.detach()[rows].signbit().cpu().numpy()
+    return hashlib.sha256(repr(sizes).encode() + signs.tobytes()).hexdigest()[:16]

@@ -1,0 +1,141 @@
+"""ARR-COC at the seam of `peers`, and its variants: each has one thing changed, to see what it is worth."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from arr_coc.balancing import NEUTRAL, Tensions
+from arr_coc.peers_base import Call, Peer, Reduced
+from arr_coc.qwen import ARRCOCQwen
+from arr_coc.realizing import Config, Look, Realization, Realizer, recombine
+
+
+class ARRCOC(Peer):
+    """ARR-COC itself, under any `Config`; its budget is set per call."""
+
+    def __init__(self, config: Config = Config(), name: str = "arr-coc") -> None:
+        """`name` is what a table calls this variant."""
+        self.config, self.name = config, name
+
+    def reduce(self, call: Call) -> Reduced:
+        """Realize, then encode what was allocated.
+
+        A stage that fails does not raise: see `Reduced.realization.fallback`.
+        """
+        realization = self.realize(call, replace(self.config, budget=call.budget))
+        call.seconds.update(realization.seconds)
+        with call.timed("encode"):
+            tokens = call.host.encode(call.ask.picture, realization)
+        cells, look = realization.allocation, realization.kept_look
+        h, w = realization.grid
+        native = cells.cells[cells.cells[:, 0] == 0]
+        reduced = call.reduced(tokens, native[:, 1] * w + native[:, 2], realization.relevance[0])
+        return replace(reduced, periphery=look.state if look else None, realization=realization)
+
+    def realize(self, call: Call, config: Config) -> Realization:
+        """The decision to follow."""
+        realizer = Realizer(call.host, call.host.policy(config))
+        return realizer.realize(call.ask, call.question, config, call.host.synchronize)
+
+
+class Recombined(ARRCOC):
+    """ARR-COC that decides again after `change` took something from its maps or tensions."""
+
+    def __init__(self, change: Callable[[Realization], Realization], name: str) -> None:
+        super().__init__(name=name)
+        self.change = change
+
+    def realize(self, call: Call, config: Config) -> Realization:
+        """As ARR-COC, then from the changed maps and tensions; a fallback stays as it is."""
+        first = super().realize(call, config)
+        if first.fallback:
+            return first
+        changed = self.change(first)
+        return recombine(changed, changed.tensions)
+
+
+def without_map(name: str) -> Callable[[Realization], Realization]:
+    """The same value everywhere in place of a map."""
+    return lambda r: replace(r, **{name: torch.full_like(getattr(r, name), 0.5)})
+
+
+def with_tensions(**values: float) -> Callable[[Realization], Realization]:
+    """Some tensions set, the others as they were."""
+    return lambda r: replace(r, tensions=replace(r.tensions, **values))
+
+
+@dataclass(frozen=True)
+class OtherLook:
+    """A host whose look takes another number of tokens, or reads other text layers."""
+
+    host: ARRCOCQwen
+    tokens: int | None = None
+    span: tuple[float, float] | None = None  # of the text model's depth, as qwen.ATTENTION_SPAN
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.host, name)
+
+    def look(self, image: Any, question: str, tokens: int) -> Look:
+        """As the host's own; its settings are the same afterwards."""
+        layers = self.host.attention_layers
+        depth = self.host.model.config.text_config.num_hidden_layers
+        if self.span:
+            first, last = (int(edge * depth) for edge in self.span)
+            self.host.attention_layers = list(range(first, max(last, first + 1)))
+        try:
+            return self.host.look(image, question, self.tokens or tokens)
+        finally:
+            self.host.attention_layers = layers
+
+
+class OtherGlance(ARRCOC):
+    """ARR-COC with an `OtherLook`."""
+
+    def __init__(self, name: str, **look: Any) -> None:
+        super().__init__(name=name)
+        self.look = look
+
+    def realize(self, call: Call, config: Config) -> Realization:
+        """As ARR-COC, looking otherwise."""
+        return super().realize(replace(call, host=OtherLook(call.host, **self.look)), config)
+
+
+def _variants() -> dict[str, Callable[[], ARRCOC]]:
+    configs = {
+        "no-glance": {"glance": "off"},
+        "separate": {"glance": "separate"},
+        "periphery": {"glance": "periphery"},
+        "context": {"context": 0.1},
+        "window": {"allocator": "window"},
+        "adaptive": {"allocator": "adaptive"},
+        "quadtree": {"allocator": "quadtree"},
+        "asked-only": {"tensions": Tensions(0.0, 0.5, 1.0)},
+        "neutral": {"tensions": NEUTRAL},
+    }
+    changes = {
+        "no-entropy": without_map("propositional"),
+        "no-saliency": without_map("perspectival"),
+        "compress-half": with_tensions(compress=0.5),
+        "exploit-half": with_tensions(exploit=0.5),
+        "focus-half": with_tensions(focus=0.5),
+        "no-spread": with_tensions(focus=1.0),
+    }
+    looks = {
+        "glance-16": {"tokens": 16},
+        "glance-64": {"tokens": 64},
+        "early-layers": {"span": (0, 1 / 3)},
+        "late-layers": {"span": (2 / 3, 1)},
+    }
+    made: dict[str, Callable[[], ARRCOC]] = {}
+    for short, settings in configs.items():
+        made[f"arr-coc-{short}"] = lambda n=short, s=settings: ARRCOC(Config(**s), f"arr-coc-{n}")
+    for short, change in changes.items():
+        made[f"arr-coc-{short}"] = lambda n=short, c=change: Recombined(c, f"arr-coc-{n}")
+    for short, look in looks.items():
+        made[f"arr-coc-{short}"] = lambda n=short, o=look: OtherGlance(f"arr-coc-{n}", **o)
+    return made
+
+
+VARIANTS = _variants()

@@ -1,0 +1,280 @@
+"""Train ARR-COC's parts for a Qwen3-VL base: head weights, couplings, tensions, combiner, adapter.
+
+    python -m arr_coc.train --out runs/arr-coc
+    torchrun --nproc_per_node 2 -m arr_coc.train --out runs/arr-coc --device cpu --minutes 25
+    torchrun --nproc_per_node 8 -m arr_coc.train --base Qwen/Qwen3-VL-2B-Instruct --data hub \
+        --dataset lmms-lab/VQAv2 --split validation --bf16 --out runs/arr-coc
+
+The base is frozen. `transformers.Trainer` runs it: several GPUs, accumulation, checkpoints (`--resume`
+goes on from the last), logging. OUT is laid out like a Hub model repo: `config.json`,
+`model.safetensors`, and `training.json` with what went in. `OUT.work` holds the checkpoints, the log
+and a sampled trail of decisions. The last line on stdout is JSON. What is trained, and by which
+losses, is in docs/training.md.
+"""
+
+import argparse
+import json
+import math
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import Dataset, IterableDataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from arr_coc import components, loading, scenes, train_data, train_report
+from arr_coc.qwen import ARRCOCQwen
+from arr_coc.train_model import Learner
+
+TRAINING = "training.json"
+FIRST_SEED = 500_000_000  # the base trains on others
+DATA = ("scenes", "folder", "hub")
+REPORTS = ("none", "tensorboard", "wandb", "trackio")
+WARM_UP = 0.03  # of the run
+LEAST_RATE = 0.05  # of the learning rate, at the end
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    p = argparse.ArgumentParser(prog="python -m arr_coc.train", description=__doc__.split("\n")[0])
+    p.add_argument("--out", type=Path, required=True, help="folder to write the weights to")
+    p.add_argument("--base", default=None, help="Hub id or folder of a Qwen3-VL (default: bundled)")
+    p.add_argument("--parts", nargs="+", choices=list(components.PARTS), metavar="PART",
+                   default=list(components.PARTS), help=f"of {', '.join(components.PARTS)}")  # fmt: skip
+    p.add_argument("--adapter-attends", action="store_true",
+                   help="kept tokens see each other in the adapter")  # fmt: skip
+    p.add_argument("--init", type=Path, help="go on from these weights (a folder)")
+    p.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    data = p.add_argument_group("data")
+    data.add_argument("--data", choices=DATA, default="scenes")
+    data.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl")
+    data.add_argument("--dataset", help="a data set in VQA form on the Hub, streamed")
+    data.add_argument("--split", default="train")
+    data.add_argument("--subset")
+    data.add_argument("--n", type=int, help="questions of a folder or data set (default: all)")
+    data.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
+    data.add_argument("--questions", type=int, default=8, help="per scene")
+    run = p.add_argument_group("run")
+    run.add_argument("--steps", type=int, default=1500, help="optimizer steps")
+    run.add_argument("--minutes", type=float, help="stop then, the learning rate falling in time")
+    run.add_argument("--batch", type=int, default=4, help="pictures per process and step")
+    run.add_argument("--accumulate", type=int, default=1)
+    run.add_argument("--lr", type=float, default=2e-3)
+    run.add_argument("--seed", type=int, default=0)
+    run.add_argument("--bf16", action="store_true", help="base in bfloat16")
+    run.add_argument("--device", help="default: CUDA where there is one")
+    run.add_argument("--threads", type=int, default=1, help="CPU threads of each process")
+    run.add_argument("--workers", type=int, default=0, help="processes that draw, per process")
+    run.add_argument("--save-every", type=int, default=200, help="steps between checkpoints")
+    run.add_argument("--log-every", type=int, default=20)
+    run.add_argument("--report-to", nargs="+", choices=REPORTS, default=["none"])
+    run.add_argument("--eval-n", type=int, default=0,
+                     help="development questions per kind to answer at the end")  # fmt: skip
+    return p
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments, checked against each other."""
+    p = parser()
+    args = p.parse_args(argv)
+    if args.data == "folder" and not args.folder:
+        p.error("--data folder needs --folder DIR")
+    if args.data == "hub" and not args.dataset:
+        p.error("--data hub needs --dataset ID")
+    args.words = list(sys.argv[1:] if argv is None else argv)
+    args.work = args.out.with_name(args.out.name + ".work")
+    return args
+
+
+class Clock(TrainerCallback):
+    """How far the run is: by steps, or by the time of the first process where minutes are given.
+
+    The first process tells the others, so that all have one learning rate and stop at one step.
+    """
+
+    def __init__(self, steps: int, minutes: float | None) -> None:
+        self.steps, self.minutes, self.start = steps, minutes, time.monotonic()
+        self.progress = 0.0
+
+    def rate(self, _: int) -> float:
+        """Factor of the learning rate: a short rise, then half a cosine."""
+        rise = min(1.0, self.progress / WARM_UP + 1e-2)
+        fall = LEAST_RATE + (1 - LEAST_RATE) * (1 + math.cos(math.pi * self.progress)) / 2
+        return rise * fall
+
+    def on_step_begin(self, args, state, control, **_) -> None:
+        """Before each step, in every process."""
+        self.progress = min(1.0, state.global_step / self.steps)
+        if self.minutes is None:
+            return
+        spent = torch.tensor((time.monotonic() - self.start) / (60 * self.minutes))
+        if dist.is_initialized() and dist.get_world_size() > 1:
+            spent = spent.to(args.device)
+            dist.broadcast(spent, 0)
+        self.progress = min(1.0, max(self.progress, float(spent)))
+
+    def on_step_end(self, args, state, control, **_) -> None:
+        """Stop once the time is over."""
+        control.should_training_stop = control.should_training_stop or self.progress >= 1
+
+
+class Watch(TrainerCallback):
+    """Keys the noise by epoch, and keeps statistics and sampled decisions in OUT.work."""
+
+    def __init__(self, learner: Learner, work: Path, every: int) -> None:
+        self.learner, self.work, self.every = learner, work, every
+
+    def on_step_begin(self, args, state, control, **_) -> None:
+        """Before each step."""
+        self.learner.epoch = int(state.epoch or 0)
+        self.learner.watching = state.global_step % self.every == 0 and state.is_world_process_zero
+
+    def on_step_end(self, args, state, control, **_) -> None:
+        """Write what was noted."""
+        if not self.learner.watching:
+            return
+        notes = {"step": state.global_step, **self.learner.notes}
+        decision = {"step": state.global_step, **notes.pop("decision")}
+        for name, row in (("stages.jsonl", notes), ("trail.jsonl", decision)):
+            with (self.work / name).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+class PartsTrainer(Trainer):
+    """`Trainer` with a learning rate that may follow the clock, and each loss in its log."""
+
+    def __init__(self, *args, clock: Clock, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.clock = clock
+
+    def create_scheduler(self, num_training_steps: int, optimizer=None):
+        """As `Trainer`; the clock's factor on the learning rate."""
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer or self.optimizer, self.clock.rate
+        )
+        return self.lr_scheduler
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """As `Trainer`, with the mean of each loss since the last log, of this process."""
+        learner = self.accelerator.unwrap_model(self.model)
+        if learner.counted:
+            logs |= {k: round(v / learner.counted, 4) for k, v in learner.sums.items()}
+            learner.sums.clear()
+            learner.counted = 0
+        super().log(logs, start_time)
+
+
+def samples(args: argparse.Namespace, world: int) -> Dataset | IterableDataset:
+    """What is trained on."""
+    if args.data == "folder":
+        return train_data.FolderSamples(args.folder, args.n)
+    if args.data == "hub":
+        return train_data.HubSamples(args.dataset, args.split, args.subset, args.n)
+    count = args.steps * args.batch * args.accumulate * world
+    return train_data.SceneSamples(args.first_seed, count, args.questions)
+
+
+def training_arguments(args: argparse.Namespace) -> TrainingArguments:
+    """For `Trainer`; these also set up the processes."""
+    return TrainingArguments(
+        output_dir=str(args.work),
+        max_steps=args.steps,
+        per_device_train_batch_size=args.batch,
+        gradient_accumulation_steps=args.accumulate,
+        learning_rate=args.lr,
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        logging_steps=args.log_every,
+        logging_first_step=True,
+        save_steps=args.save_every,
+        save_total_limit=2,
+        report_to=args.report_to,
+        seed=args.seed,
+        bf16=args.bf16,
+        use_cpu=args.device == "cpu",
+        remove_unused_columns=False,
+        dataloader_num_workers=args.workers,
+        # Scenes are drawn in order: the order is the curriculum.
+        train_sampling_strategy="sequential" if args.data == "scenes" else "random",
+        # With one question a picture, a batch may have no use for some part.
+        ddp_find_unused_parameters=args.data != "scenes",
+    )
+
+
+def learner_for(args: argparse.Namespace, device: torch.device) -> Learner:
+    """The base, frozen, and the parts: new ones, or those of `--init`."""
+    torch.manual_seed(args.seed)
+    dtype = torch.bfloat16 if args.bf16 else None
+    host = ARRCOCQwen.from_pretrained(args.base, components="", device=device, dtype=dtype)
+    if args.init:
+        parts = loading.load_components(args.init, None, base=host.name, **host.identity())
+        parts.requires_grad_(True)
+    else:
+        parts = components.for_base(
+            host.model.config, host.attention_layers, args.parts, args.adapter_attends
+        )
+    return Learner(host, parts.to(device), args.seed)
+
+
+def publish(learner: Learner, args: argparse.Namespace, record: dict) -> None:
+    """Write OUT: the weights, and what went into them, added to what `--init` says of itself."""
+    host = learner.host
+    loading.save_components(learner.parts, args.out, base=host.name, **host.identity())
+    before = []
+    if args.init and (args.init / TRAINING).is_file():
+        before = json.loads((args.init / TRAINING).read_text())["runs"]
+    (args.out / TRAINING).write_text(json.dumps({"runs": [*before, record]}, indent=1) + "\n")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+    torch.set_num_threads(args.threads)
+    options = training_arguments(args)
+    args.work.mkdir(parents=True, exist_ok=True)
+    learner = learner_for(args, options.device)
+    clock = Clock(args.steps, args.minutes)
+    trainer = PartsTrainer(
+        model=learner,
+        args=options,
+        train_dataset=samples(args, options.world_size),
+        data_collator=train_data.collate,
+        callbacks=[clock, Watch(learner, args.work, args.log_every)],
+        clock=clock,
+    )
+    last = get_last_checkpoint(str(args.work)) if args.resume else None
+    start = time.monotonic()
+    trainer.train(resume_from_checkpoint=last)
+    if not trainer.is_world_process_zero():
+        return
+    seconds = time.monotonic() - start
+    record = {
+        "command": shlex.join(["python", "-m", "arr_coc.train", *args.words]),
+        "base": learner.host.name,
+        "parts": learner.parts.names,
+        "processes": options.world_size,
+        "steps": trainer.state.global_step,
+        "seconds": round(seconds, 1),
+        "seed": args.seed,
+        "data": args.data,
+        "first_seed": args.first_seed if args.data == "scenes" else None,
+        "samples_per_second": round(
+            trainer.state.global_step * args.batch * args.accumulate * options.world_size
+            / max(seconds, 1e-9), 2,
+        ),
+    }  # fmt: skip
+    publish(learner, args, record)
+    if args.eval_n:
+        learner.parts.eval()
+        found = train_report.compare(learner.host, learner.parts, args.eval_n, scenes.DEV_SEED)
+        record["evaluation"] = found
+        publish(learner, args, record)
+    print(json.dumps({"out": str(args.out), **record}))
+
+
+if __name__ == "__main__":
+    main()

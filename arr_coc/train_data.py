@@ -1,0 +1,187 @@
+"""What the learned relevance is trained on: pictures with questions, answers, and boxes where known.
+
+Drawn scenes, a local folder in VQA form, or a data set on the Hub, streamed. Sample i of scenes is a
+pure function of the first seed and i, so a run can resume and several processes share one order.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from arr_coc import evaluate_data, scenes
+from arr_coc.balancing import LEXICON, Tensions, lexical_tensions
+
+PLAIN_SHARE, MOST_PLAIN = 0.3, 400  # pictures of plain scenes; then hard cases come in
+BLOCK = 8  # neighbouring samples have pictures of one size, so that a batch does
+# Of the samples after the plain ones: small print, many searches, plain again.
+HARD_SHARE = 0.6
+SMALL_DETAIL = (0.6, 1.0)
+SIZES = (((512, 512), 0.7), ((384, 256), 0.15), ((256, 256), 0.15))
+HARD_KINDS = (
+    ("number", "word", "price", "emblem_colour"),
+    ("count", "beside", "cheapest", "leftmost"),
+    ("where", "exists", "colour"),
+    ("chart_value", "chart_highest", "form"),
+)
+# What is plentiful in a scene is asked less, so that kinds come about evenly.
+KEPT = {"colour": 0.35, "where": 0.3, "exists": 0.5, "beside": 0.5}
+SEEDS_TRIED = 8
+
+# Questions without a picture, for the tensions alone: people ask in more ways than scenes do.
+PHRASES = {
+    "fine": (
+        "what is written on the sign?", "can you read the text?", "what number is on the bus?",
+        "what does the label say?", "read the small print.", "which letter is on the door?",
+        "what is the date on the form?", "what digits are on the plate?", "what word is that?",
+        "read the price tag.", "what is the number of the house?", "what does the board say?",
+    ),
+    "target": (
+        "where is the dog?", "where can I find the cup?", "where do you see the car?",
+        "what colour is the bag?", "which thing is on the left?", "locate the key.",
+        "find the ball in the picture.", "is there a cat?", "where is the red flag?",
+        "in which corner is the tree?", "where are the scissors?", "what color is her hat?",
+    ),
+    "many": (
+        "how many people are there?", "count the cups.", "how many cars do you see?",
+        "how many birds are in the sky?", "count all the chairs.", "how many windows are there?",
+    ),
+    "whole": (
+        "describe the picture.", "describe the scene.", "what is happening here?",
+        "what kind of place is this?", "summarize the image.", "what is this a picture of?",
+        "what does the picture show?", "what is the mood of the scene?", "give a caption.",
+        "describe what you see.", "what is the weather like?", "where was this picture taken?",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question: `boxes` hold the evidence in pixels, empty where nobody knows."""
+
+    text: str
+    answer: str
+    kind: str
+    boxes: tuple[evaluate_data.Box, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A picture with its questions; `number` keys the noise of whatever is drawn for it."""
+
+    number: int
+    image: Image.Image
+    asked: tuple[Asked, ...]
+
+
+class SceneSamples(Dataset):
+    """Scenes with `questions` questions each: plain ones first, then hard ones among them."""
+
+    def __init__(self, first_seed: int, count: int, questions: int) -> None:
+        """Raises ValueError for seeds that are for evaluation."""
+        if first_seed + count * SEEDS_TRIED > scenes.DEV_SEED:
+            raise ValueError(
+                f"{count} samples from seed {first_seed} reach {scenes.DEV_SEED}, where the seeds "
+                "for evaluation begin"
+            )
+        self.first_seed, self.count, self.questions = first_seed, count, questions
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> Sample:
+        rng = np.random.default_rng((self.first_seed, i))
+        size = self._size(i // BLOCK)
+        kinds, detail = None, 1.0
+        if i >= min(MOST_PLAIN, PLAIN_SHARE * self.count) and rng.random() < HARD_SHARE:
+            kinds = HARD_KINDS[rng.integers(len(HARD_KINDS))]
+            if rng.random() < 0.5:
+                detail = float(rng.uniform(*SMALL_DETAIL))
+        found: list[scenes.Question] = []
+        for attempt in range(SEEDS_TRIED):
+            seed = self.first_seed + i * SEEDS_TRIED + attempt
+            scene = scenes.make_scene(seed, size=size, kinds=kinds, detail=detail)
+            found = [q for q in scene.questions if rng.random() < KEPT.get(q.kind, 1)]
+            if found:
+                break
+        found = found or list(scene.questions) or [scenes.Question("?", "no", "exists")]
+        order = rng.permutation(len(found))
+        chosen = [found[order[n % len(found)]] for n in range(self.questions)]
+        asked = tuple(Asked(q.text, q.answer, q.kind, q.boxes) for q in chosen)
+        return Sample(i, scene.image, asked)
+
+    def _size(self, block: int) -> tuple[int, int]:
+        sizes, shares = zip(*SIZES)
+        return sizes[
+            np.random.default_rng((self.first_seed, block, 1)).choice(len(sizes), p=shares)
+        ]
+
+
+class FolderSamples(Dataset):
+    """A folder in VQA form, as `evaluate_data.Folder` reads it; one question a sample."""
+
+    def __init__(self, folder: Path, n: int | None = None) -> None:
+        self.source = evaluate_data.Folder(folder, n)
+        self.refs = [ref for block in self.source.blocks() for ref in block]
+
+    def __len__(self) -> int:
+        return len(self.refs)
+
+    def __getitem__(self, i: int) -> Sample:
+        return _sample(i, self.source.load([self.refs[i]])[0])
+
+
+class HubSamples(IterableDataset):
+    """A data set on the Hub in VQA form, streamed; one question a sample."""
+
+    def __init__(self, dataset: str, split: str, subset: str | None, n: int | None) -> None:
+        self.source = evaluate_data.Hub(dataset, split, subset, n)
+
+    def __iter__(self) -> Iterator[Sample]:
+        for block in self.source.blocks():
+            for ref in block:
+                yield _sample(ref.index, self.source.load([ref])[0])
+
+
+def _sample(number: int, item: evaluate_data.Item) -> Sample:
+    """The answer that most people gave is the one to learn."""
+    answer = max(item.truths, key=item.truths.count)
+    return Sample(number, item.image, (Asked(item.text, answer, item.kind, item.boxes),))
+
+
+def collate(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+    """A batch as the trained module takes it."""
+    return {"samples": list(samples)}
+
+
+def evidence(asked: Asked, size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+    """`(h, w)` in [0, 1]: the share of each cell that the boxes of a picture of `size` cover."""
+    h, w = grid
+    rows, columns = torch.arange(h), torch.arange(w)
+    cover = torch.zeros(h, w)
+    for left, top, right, bottom in asked.boxes:
+        ys = _overlap(rows, top * h / size[1], bottom * h / size[1])
+        xs = _overlap(columns, left * w / size[0], right * w / size[0])
+        cover = torch.maximum(cover, ys[:, None] * xs)
+    return cover
+
+
+def _overlap(cells: Tensor, start: float, end: float) -> Tensor:
+    return ((cells + 1).clamp(max=end) - cells.clamp(min=start)).clamp(0, 1)
+
+
+def phrase(number: int, place: int) -> tuple[str, Tensions]:
+    """A question for the tensions alone, and the tensions that belong to its kind."""
+    rng = np.random.default_rng((number, place, 2))
+    kind = list(PHRASES)[rng.integers(len(PHRASES))]
+    return str(rng.choice(PHRASES[kind])), Tensions(*LEXICON[kind][1])
+
+
+def prior(asked: Asked) -> Tensions:
+    """The tensions that the words of a question suggest, a weak guide for the policy."""
+    return lexical_tensions(asked.text)

@@ -1,0 +1,323 @@
+"""Training: the frozen base's batched passes, gradients, the command, several processes, the traps."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny_host
+from PIL import Image
+from safetensors.torch import load_file
+from torch.utils.data import Dataset
+from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration, Trainer, TrainingArguments
+
+from arr_coc import components, loading, qwen_encode, train, train_base, train_data, train_report
+from arr_coc.attending import native_allocation
+from arr_coc.qwen import ARRCOCQwen
+from arr_coc.realizing import glance_tokens
+from arr_coc.train_model import Learner
+
+ROOT = Path(__file__).parent.parent
+QUESTIONS = ("what colour is the sign?", "where is the small red car in this picture?")
+SMALL = ("--batch", "2", "--questions", "2", "--log-every", "1", "--device", "cpu")
+
+
+def learner(host, parts=tuple(components.PARTS), seed=0):
+    torch.manual_seed(seed)
+    found = components.for_base(host.model.config, host.attention_layers, list(parts))
+    return Learner(host, found, seed)
+
+
+@pytest.fixture
+def samples():
+    data = train_data.SceneSamples(500_000_000, 40, 2)
+    return [data[i] for i in (20, 21)]
+
+
+# --- the frozen base, many questions at once ---
+
+
+def test_batched_looks_are_those_of_one_question(host, picture):
+    asks = [host.prepare(picture, q) for q in QUESTIONS]
+    budget = glance_tokens(asks[0].picture.grid)
+    with torch.no_grad():
+        one = [host.look(ask, q, budget) for ask, q in zip(asks, QUESTIONS)]
+        glances = train_base.glance_pictures(host, [ask.picture for ask in asks])
+        many = train_base.looks(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
+    for row, look in enumerate(one):
+        for name in ("attention", "heads", "states", "answering"):
+            single, batched = getattr(look, name)[0], getattr(many, name)[row]
+            assert torch.allclose(single, batched, atol=2e-4), name
+
+
+def test_tokens_encoded_together_are_those_encoded_alone(host, picture):
+    pictures = [host.picture(picture), host.picture(picture.transpose(Image.FLIP_LEFT_RIGHT))]
+    kept = [torch.tensor([3, 10, 11, 40]), torch.tensor([0, 7])]
+    with torch.no_grad():
+        together = train_base.encode_kept(host, pictures, kept)
+        for p, index, tokens in zip(pictures, kept, together):
+            allocation = native_allocation(index, p.grid, torch.ones(len(index)))
+            alone = qwen_encode.encode_before(host.model.model.visual, p, allocation)
+            assert torch.equal(tokens.places, alone.places)
+            assert torch.allclose(tokens.features, alone.features, atol=1e-4)
+            assert torch.allclose(tokens.deepstack[-1], alone.deepstack[-1], atol=1e-4)
+
+
+def test_a_share_of_one_is_the_stock_model_and_of_zero_a_dropped_token(tiny, picture):
+    ask = tiny.prepare(picture, QUESTIONS[0])
+    answer = train_base.answer_ids(tiny, "red") if tiny.tokenizer.eos_token_id else [5, 6]
+    with torch.no_grad():
+        full = tiny.encode(ask.picture, None)
+        index = torch.arange(0, len(full), 2)
+        allocation = native_allocation(index, ask.picture.grid, torch.ones(len(index)))
+        half = qwen_encode.cut(full, allocation)
+        shares = torch.full((len(full),), 1e-30)
+        shares[index] = 1
+        dropped, masked = (
+            train_base.answer_logits(tiny, [ask.prompt], [tokens], [answer], [share])
+            for tokens, share in ((half, None), (full, shares))
+        )
+        ids = torch.cat([ask.prompt.ids(len(full)), torch.tensor([answer])], 1)
+        stock = tiny.model(
+            input_ids=ids,
+            pixel_values=ask.picture.patches,
+            image_grid_thw=ask.picture.grid_thw,
+            mm_token_type_ids=(ids == tiny.model.config.image_token_id).int(),
+        ).logits[0, -len(answer) - 1 : -1]
+        whole = train_base.answer_logits(tiny, [ask.prompt], [full], [answer], [None])
+    assert torch.allclose(whole, stock, atol=1e-3)
+    assert torch.allclose(dropped, masked, atol=2e-3)
+    assert not torch.allclose(dropped, whole, atol=1e-2)
+
+
+# --- gradients ---
+
+
+def test_gradients_reach_every_part_after_the_first_step(bundled, samples):
+    module = learner(bundled)
+    names = {name for name, _ in module.named_parameters()}
+    assert all(name.startswith("parts.") for name in names), "the base is in the module tree"
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-3)
+
+    def reached():
+        optimizer.zero_grad()
+        module(samples)["loss"].backward()
+        return {n for n, p in module.named_parameters() if p.grad is not None and p.grad.any()}
+
+    first = reached()
+    assert {n.split(".")[1] for n in first} == set(components.PARTS)
+    assert "parts.adapter.gates" in first and "parts.combiner.log" in first
+    assert module.parts.combiner.log.grad.abs().min() > 0
+    optimizer.step()
+    assert reached() == names, "behind parts that start at zero"
+    assert all(p.grad is None for p in bundled.model.parameters())
+
+
+def test_the_loss_does_not_depend_on_batch_mates(bundled, samples):
+    module = learner(bundled)
+    with torch.no_grad():
+        together = module(samples)["loss"]
+        apart = [module([sample])["loss"] for sample in samples]
+    assert float(together) == pytest.approx(float(sum(apart)) / 2, abs=2e-4)
+
+
+def test_noise_changes_with_the_epoch(bundled, samples):
+    module, losses = learner(bundled), []
+    for epoch in (0, 0, 1):
+        module.epoch = epoch
+        with torch.no_grad():
+            losses.append(float(module(samples)["loss"]))
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_a_base_with_the_structure_of_qwen3_vl_2b_trains(samples):
+    """Three DeepStack planes, queries wider than the hidden size, two queries to a key, tied words."""
+    host = tiny_host()
+    config = json.loads(host.model.config.to_json_string())
+    config["text_config"] |= {"hidden_size": 48, "num_hidden_layers": 7, "num_attention_heads": 4}
+    config["text_config"] |= {"num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 96}
+    config["vision_config"] |= {"depth": 8, "deepstack_visual_indexes": [1, 3, 5]}
+    config["vision_config"] |= {"out_hidden_size": 48}
+    torch.manual_seed(0)
+    model = Qwen3VLForConditionalGeneration(Qwen3VLConfig(**config))
+    host = ARRCOCQwen(model, host.tokenizer, host.image_processor)
+    module = learner(host)
+    assert len(module.parts.adapter.gates) == 4
+    module(samples[:1])["loss"].backward()
+    reached = {n.split(".")[1] for n, p in module.named_parameters() if p.grad.any()}
+    assert reached == set(components.PARTS)
+
+
+# --- the command ---
+
+
+def run(out, *words):
+    train.main(["--out", str(out), *SMALL, *words])
+    state = max((out.parent / f"{out.name}.work").glob("checkpoint-*"), key=lambda p: p.name)
+    history = json.loads((state / "trainer_state.json").read_text())["log_history"]
+    return [entry["loss"] for entry in history if "loss" in entry]
+
+
+def test_the_command_writes_weights_that_load_and_says_what_went_in(tmp_path, capsys):
+    run(tmp_path / "out", "--steps", "2", "--save-every", "2")
+    host = ARRCOCQwen.from_pretrained(components=tmp_path / "out")
+    assert host.policies["default"].names == list(components.PARTS)
+    record = json.loads((tmp_path / "out" / "training.json").read_text())["runs"][0]
+    assert record["steps"] == 2 and record["seconds"] > 0 and record["first_seed"] == 500_000_000
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] == 2
+    saved = load_file(tmp_path / "out.work" / "checkpoint-2" / "model.safetensors")
+    assert saved and all(name.startswith("parts.") for name in saved)
+    trail = (tmp_path / "out.work" / "trail.jsonl").read_text().splitlines()
+    decision = json.loads(trail[0])
+    assert len(decision["kept"]) == decision["budget"] and decision["question"]
+    stages = json.loads((tmp_path / "out.work" / "stages.jsonl").read_text().splitlines()[0])
+    assert set(stages["stages"]["texture"]) == {"shape", "dtype", "mean", "std", "min", "max"}
+    assert stages["tokens"]["native"] >= stages["tokens"]["kept"] > stages["tokens"]["even"]
+
+
+def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path):
+    straight = run(tmp_path / "a", "--steps", "3", "--save-every", "1")
+    shutil.copytree(tmp_path / "a.work", tmp_path / "b.work")
+    shutil.rmtree(tmp_path / "b.work" / "checkpoint-3")
+    resumed = run(tmp_path / "b", "--steps", "3", "--save-every", "1", "--resume")
+    assert resumed == pytest.approx(straight, abs=1e-4)
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
+    assert all(torch.allclose(one[key], two[key], atol=1e-5) for key in one)
+
+
+def test_a_folder_without_boxes_is_trained_on_and_adds_to_earlier_weights(tmp_path, picture):
+    folder = tmp_path / "vqa"
+    folder.mkdir()
+    picture.save(folder / "a.png")
+    rows = [{"image": "a.png", "question": q, "answers": ["red", "red", "42"]} for q in QUESTIONS]
+    (folder / "questions.json").write_text(json.dumps(rows))
+    words = ("--data", "folder", "--folder", str(folder), "--steps", "1", "--save-every", "1")
+    run(tmp_path / "one", *words)
+    run(tmp_path / "two", *words, "--init", str(tmp_path / "one"))
+    runs = json.loads((tmp_path / "two" / "training.json").read_text())["runs"]
+    assert [r["data"] for r in runs] == ["folder", "folder"]
+    one, two = (load_file(tmp_path / n / loading.WEIGHTS) for n in ("one", "two"))
+    assert not torch.equal(one["adapter.gates"], two["adapter.gates"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--data", "folder"], "needs --folder"), (["--data", "hub"], "needs --dataset")],
+)
+def test_data_that_is_not_named_is_asked_for(words, said, capsys):
+    with pytest.raises(SystemExit):
+        train.parse(["--out", "x", *words])
+    assert said in capsys.readouterr().err
+
+
+def test_the_clock_falls_with_time_and_stops_the_run(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(train.time, "monotonic", lambda: now[0])
+    clock, control = train.Clock(steps=1000, minutes=1.0), TrainingControl()
+    rates = []
+    for seconds in (0, 3, 30, 59, 60):
+        now[0] = seconds
+        clock.on_step_begin(None, TrainingState(), control)
+        rates.append(clock.rate(0))
+        clock.on_step_end(None, TrainingState(), control)
+        assert control.should_training_stop == (seconds == 60)
+    assert rates[0] < 0.05 < rates[4] + 1e-3 < rates[3] + 1e-3 < rates[2] < rates[1]
+
+
+class TrainingControl:
+    should_training_stop = False
+
+
+class TrainingState:
+    global_step = 0
+
+
+def test_the_report_puts_the_host_back_and_compares_both(bundled):
+    parts = learner(bundled).parts.eval()
+    found = train_report.compare(bundled, parts, 1, 905_000_000, kinds=["colour"], shares=(0.2,))
+    assert bundled.policies == {}
+    for method in ("training-free", "learned"):
+        assert found["0.2"][method]["n"] == 1 and 0 <= found["0.2"][method]["coverage"]["mean"] <= 1
+        assert found["0.2"][method]["p95"] >= found["0.2"][method]["p50"] > 0
+
+
+# --- several processes, and the traps ---
+
+
+def environment():
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def launched(*words, cwd):
+    command = [sys.executable, "-m", *words]
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_two_processes_give_the_losses_and_weights_of_one(tmp_path):
+    words = ("--steps", "2", "--save-every", "2", "--questions", "2", "--log-every", "1")
+    one = run(tmp_path / "one", *words)
+    launched(
+        "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29613",
+        "-m", "arr_coc.train", "--out", "two", "--device", "cpu", *words, "--batch", "1",
+        cwd=tmp_path,
+    )  # fmt: skip
+    record = json.loads((tmp_path / "two" / "training.json").read_text())["runs"][0]
+    assert record["processes"] == 2
+    state = json.loads((tmp_path / "two.work/checkpoint-2/trainer_state.json").read_text())
+    two = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
+    assert two == pytest.approx(one, abs=1e-3)
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert all(torch.allclose(a[key], b[key], atol=1e-4) for key in a)
+
+
+def test_accelerate_launch_starts_one_process_on_a_cpu(tmp_path):
+    """The trap: why the test above and docs/training.md use torchrun."""
+    script = tmp_path / "world.py"
+    script.write_text(
+        "import accelerate; print('world', accelerate.PartialState(cpu=True).num_processes)"
+    )
+    out = launched(
+        "accelerate.commands.launch", "--num_processes", "2", "--cpu", str(script), cwd=tmp_path
+    )
+    assert out.split("world")[1:] == [" 1\n"]
+
+
+class Wrapper(torch.nn.Module):
+    """As a naive wrapper would be: `**kwargs`, and the base inside."""
+
+    def __init__(self, base) -> None:
+        super().__init__()
+        self.base, self.part = base.requires_grad_(False), torch.nn.Linear(2, 1)
+
+    def forward(self, x, **kwargs):
+        return {"loss": self.part(x).square().mean()}
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return {"x": torch.ones(2)}
+
+
+def test_a_frozen_base_inside_the_module_breaks_checkpoints(tmp_path, tiny):
+    options = TrainingArguments(
+        output_dir=str(tmp_path), max_steps=1, save_steps=1, report_to="none", use_cpu=True,
+        remove_unused_columns=False, disable_tqdm=True,
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="share memory"):
+        Trainer(model=Wrapper(tiny.model), args=options, train_dataset=Rows()).train()
+
+
+def test_the_trainer_would_scale_the_loss_of_a_wrapper_that_takes_kwargs(tmp_path, bundled):
+    options = TrainingArguments(output_dir=str(tmp_path), report_to="none", use_cpu=True)
+    naive = Wrapper(torch.nn.Linear(1, 1))
+    assert Trainer(model=naive, args=options).model_accepts_loss_kwargs
+    assert not Trainer(model=learner(bundled), args=options).model_accepts_loss_kwargs

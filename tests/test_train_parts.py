@@ -1,0 +1,216 @@
+"""Trained parts: couplings, the combiner, the relaxed top-k, and samples; no model runs."""
+
+import pytest
+import torch
+
+from arr_coc import components, relaxing, scenes, train_data
+from arr_coc.allocators import Spread
+from arr_coc.attending import TopK, uniform
+from arr_coc.balancing import Combiner, Scalars, Tensions, combine, lexical_tensions
+from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch, coupled
+
+
+def maps(seed=0):
+    random = torch.Generator().manual_seed(seed)
+    return [torch.rand(2, 6, 7, generator=random) for _ in range(3)]
+
+
+# --- the combiner ---
+
+
+def test_the_combiner_starts_at_the_fixed_formula():
+    found = Combiner()()
+    assert torch.allclose(torch.stack(found[:-1]), torch.tensor(Scalars()[:-1]))
+    tensions = Tensions(0.3, 0.7, 0.6)
+    fixed, learned = combine(*maps(), tensions), combine(*maps(), tensions, found)
+    assert torch.allclose(fixed, learned, atol=1e-4)
+
+
+def test_each_number_of_the_combiner_matters_and_has_a_gradient():
+    combiner = Combiner()
+    weights = torch.rand(2, 6, 7, generator=torch.Generator().manual_seed(9))
+    (combine(*maps(), Tensions(0.3, 0.7, 0.6), combiner()) * weights).sum().backward()
+    assert (combiner.log.grad.abs() > 1e-6).all()
+    steep = combine(*maps(), Tensions(), Scalars(contrast=3.0))
+    assert torch.allclose(steep, combine(*maps(), Tensions()) ** 3)
+
+
+# --- couplings ---
+
+
+def test_head_weights_start_at_the_even_mean_over_the_layers_read_without_training():
+    part = HeadWeights(8, heads=6, first=2, last=4)
+    weights = part.weights(torch.randn(3, 8))
+    assert torch.allclose(weights.sum(1), torch.ones(3))
+    assert (
+        torch.allclose(weights[:, 2], weights[:, 3]) and (weights[:, 2] > 8 * weights[:, 0]).all()
+    )
+
+
+def test_a_question_moves_the_weights_of_heads():
+    part = HeadWeights(8, heads=2)
+    heads = torch.zeros(1, 2, 3, 3)
+    heads[0, 0, 0, 0] = heads[0, 1, 2, 2] = 1
+    question = torch.randn(1, 8)
+    part.moved.weight.data[1] = part.norm(question)[0]
+    scores = part(heads, question)[0]
+    assert scores[2, 2] == 0 and scores[0, 0] < -3
+
+
+def test_states_that_match_the_answer_score_higher():
+    part = StateMatch(8, width=8)
+    torch.nn.init.eye_(part.place.weight)
+    torch.nn.init.eye_(part.answer.weight)
+    states = torch.randn(1, 2, 2, 8, generator=torch.Generator().manual_seed(0))
+    scores = part(states, states[:, 1, 0])
+    assert scores.flatten().argmax() == 2
+
+
+def test_texture_couples_by_a_cosine_of_bounded_size():
+    part = TextureMatch(8)
+    scores = part(torch.rand(2, 13, 5, 6), torch.randn(2, 8))
+    assert scores.shape == (2, 5, 6) and scores.abs().max() <= 4 * part.scale
+    part.scale.data.fill_(100.0)
+    assert part(torch.rand(2, 13, 5, 6), torch.randn(2, 8)).abs().max() <= 6
+
+
+def test_coupling_depends_on_differences_alone():
+    scores = torch.randn(2, 4, 4)
+    assert torch.allclose(coupled(scores), coupled(scores + 7), atol=1e-6)
+    assert torch.equal(coupled(scores).amax((1, 2)), torch.ones(2))
+
+
+# --- components ---
+
+
+class Look:
+    attention = torch.rand(1, 2, 2)
+    heads = torch.rand(1, 4, 2, 2)
+    states = torch.randn(1, 2, 2, 8)
+    answering = torch.randn(1, 8)
+
+
+@pytest.mark.parametrize(
+    ("parts", "look", "source"),
+    [
+        (["heads"], Look, "glance"),
+        (["heads", "states", "texture"], Look, "glance and texture"),
+        (["texture"], None, "texture"),
+        (["heads"], None, "none"),
+        (["policy"], Look, "glance"),
+    ],
+)
+def test_the_coupling_says_where_it_comes_from(parts, look, source):
+    made = {
+        "heads": lambda: HeadWeights(8, 4),
+        "states": lambda: StateMatch(8),
+        "texture": lambda: TextureMatch(8),
+        "policy": lambda: components.TensionPolicy(8),
+    }
+    found = components.Components({name: made[name]() for name in parts})
+    found_map, where = found.participatory(look, torch.rand(1, 13, 4, 5), torch.randn(1, 8), (4, 5))
+    assert where == source
+    assert (found_map is None) == (source == "none")
+    if found_map is not None:
+        assert found_map.shape == (1, 4, 5) and found_map.min() >= 0 and found_map.max() <= 1
+
+
+def test_unknown_parts_are_refused():
+    with pytest.raises(ValueError, match=r"parts are \['brain'\], expected some of policy"):
+        components.Components({"brain": torch.nn.Linear(1, 1)})
+
+
+# --- the relaxed top-k ---
+
+
+def test_shares_add_up_and_follow_the_scores():
+    scores = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
+    shares = relaxing.soft_top_k(scores, torch.tensor([5.0, 20.0, 49.0]))
+    assert torch.allclose(shares.sum(1), torch.tensor([5.0, 20.0, 49.0]), atol=1e-3)
+    assert torch.equal(shares[0].argsort(), scores[0].argsort())
+    sharp = relaxing.soft_top_k(scores, torch.tensor([5.0, 20.0, 49.0]), temperature=1e-3)
+    assert torch.equal(sharp[1].topk(20).indices.sort()[0], scores[1].topk(20).indices.sort()[0])
+    assert sharp[1].topk(20).values.min() > 0.5 > sharp[1].sort()[0][29]
+
+
+def test_gradients_of_the_shares_are_those_of_finite_differences():
+    """The threshold's own derivative is in them: raising every score changes nothing."""
+    random = torch.Generator().manual_seed(1)
+    scores = torch.randn(1, 12, generator=random, dtype=torch.float64, requires_grad=True)
+    total = torch.tensor([4.0], dtype=torch.float64, requires_grad=True)
+    weights = torch.rand(1, 12, generator=random, dtype=torch.float64)
+
+    def value(s, t):
+        return (relaxing.soft_top_k(s, t) * weights).sum()
+
+    gradient, by_total = torch.autograd.grad(value(scores, total), (scores, total))
+    assert abs(float(gradient.sum())) < 1e-9
+    step = 1e-4
+    for i in (0, 5, 11):
+        moved = torch.zeros_like(scores)
+        moved[0, i] = step
+        slope = (value(scores + moved, total) - value(scores - moved, total)) / (2 * step)
+        assert float(gradient[0, i]) == pytest.approx(float(slope.detach()), abs=1e-5)
+    slope = (value(scores, total + step) - value(scores, total - step)) / (2 * step)
+    assert float(by_total) == pytest.approx(float(slope.detach()), abs=1e-5)
+
+
+def test_hard_allocation_is_what_the_realizer_keeps():
+    relevance = torch.rand(8, 10, generator=torch.Generator().manual_seed(3))
+    even = torch.zeros(1, 80)
+    even[0, uniform((8, 10), 5).native_index()] = 1
+    kept = relaxing.hard_allocation(relevance.view(1, -1).log(), torch.tensor([16]), even)[0]
+    allocation = Spread(TopK(), 5 / 16)(relevance, 16)
+    assert torch.equal(kept, allocation.native_index())
+
+
+def test_focus_has_a_gradient_through_the_number_of_even_tokens():
+    scores = torch.randn(1, 40, generator=torch.Generator().manual_seed(0))
+    focus = torch.tensor([0.5], requires_grad=True)
+    even = torch.zeros(1, 40)
+    even[0, ::8] = 1
+    shares = relaxing.soft_allocation(scores, torch.tensor([10.0]), focus, even)
+    assert float(shares.detach().sum()) == pytest.approx(10, abs=1e-3)
+    best = int(torch.where(even > 0, -torch.inf, scores).argmax())
+    up = torch.autograd.grad(shares[0, best], focus, retain_graph=True)[0]
+    down = torch.autograd.grad(shares[0, 0], focus)[0]
+    assert up > 0 > down
+
+
+def test_noise_is_keyed_by_the_sample_and_not_by_the_batch():
+    def draw(*key):
+        return relaxing.gumbel(5, relaxing.generator(*key))
+
+    assert torch.equal(draw(0, 1, 2, 3), draw(0, 1, 2, 3))
+    assert not torch.equal(draw(0, 1, 2, 3), draw(0, 1, 2, 4))
+    assert not torch.equal(draw(0, 1, 2, 3), draw(0, 2, 2, 3))
+
+
+# --- samples ---
+
+
+def test_samples_repeat_and_get_harder():
+    data = train_data.SceneSamples(500_000_000, 40, 3)
+    assert data[3].asked == data[3].asked and len(data[3].asked) == 3
+    kinds = [{a.kind for a in data[i].asked} for i in (0, 1, 2, 30, 31, 33, 34, 36, 38)]
+    hard = set(train_data.HARD_KINDS[0] + train_data.HARD_KINDS[1] + train_data.HARD_KINDS[3])
+    assert sum(k <= hard for k in kinds[3:]) > sum(k <= hard for k in kinds[:3])
+
+
+def test_seeds_for_evaluation_are_never_trained_on():
+    with pytest.raises(ValueError, match="where the seeds for evaluation begin"):
+        train_data.SceneSamples(scenes.DEV_SEED - 100, 40, 3)
+
+
+def test_evidence_is_the_share_of_a_cell_inside_the_boxes():
+    asked = train_data.Asked("?", "a", "colour", ((32, 0, 80, 64),))
+    cover = train_data.evidence(asked, (128, 128), (4, 4))
+    assert cover.tolist()[:2] == [[0, 1, 0.5, 0]] * 2 and cover[2:].sum() == 0
+
+
+def test_phrases_say_what_their_kind_asks_for():
+    """The bank agrees with the lexical prior where the prior knows a word, but for mixed ones."""
+    for kind, phrases in train_data.PHRASES.items():
+        wanted = train_data.LEXICON[kind][1]
+        near = sum(abs(lexical_tensions(p).compress - wanted[0]) <= 0.3 for p in phrases)
+        assert near >= 0.8 * len(phrases), kind
