@@ -47,6 +47,11 @@ class Components(nn.Module):
         """What `build` needs to make the same parts again."""
         return {name: dict(getattr(getattr(self, name), "sizes", {})) for name in self.names}
 
+    def without(self, name: str) -> "Components | None":
+        """The same parts but for `name`; None where nothing is left."""
+        left = {other: getattr(self, other) for other in self.names if other != name}
+        return Components(left).eval() if left else None
+
     def participatory(
         self, look: Any, textures: Tensor, embedding: Tensor, grid: tuple[int, int]
     ) -> tuple[Tensor | None, str]:

@@ -9,7 +9,7 @@ from arr_coc import scenes
 from arr_coc.evaluate_data import QUESTIONS_PER_BLOCK, SHORT
 from arr_coc.evaluate_time import CURVE
 from arr_coc.loading import BUNDLED_BASE
-from arr_coc.peers import EVERY, METHODS, VARIANTS
+from arr_coc.peers import EVERY, METHODS, TRAINED, VARIANTS
 
 BUDGETS = (0.05, 0.1, 0.2, 0.4)
 SWEEP_METHODS = ("stock", "downsample", "arr-coc")
@@ -71,6 +71,8 @@ def parse(argv: Sequence[str] | None, about: str) -> argparse.Namespace:
     sweep = bool(args.sweep)
     args.methods = args.methods or list(SWEEP_METHODS if sweep else METHODS)
     args.budgets = args.budgets or ([0.2] if sweep else list(BUDGETS))
+    if (parts := [m for m in args.methods if m in TRAINED]) and not args.weights:
+        p.error(f"{', '.join(parts)}: without --weights there is no trained part to take out")
     if bad := [b for b in args.budgets if not 0 < b <= 1]:
         p.error(f"budgets {bad} are outside (0, 1]")
     fine = [kind for kind, what in scenes.KINDS.items() if any(mark in what for mark in FINE)]

@@ -243,7 +243,12 @@ def write_part(out: Path, number: int, rank: int, rows: list[dict[str, Any]]) ->
     folder = out / "parts"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{rank:02d}-{number:06d}.parquet"
-    _write(pa.Table.from_pylist(rows, SCHEMA), path)
+    _write(table_of(rows), path)
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as one table, as `SCHEMA`."""
+    return pa.Table.from_pylist(rows, SCHEMA)
 
 
 def merge_parts(out: Path) -> pa.Table:

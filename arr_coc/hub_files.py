@@ -74,7 +74,7 @@ def space_files(hardware: str, root: Path = ROOT) -> Files:
 def model_files(
     weights: Path, repo_id: str, results: Iterable[Path], revision: str = "main"
 ) -> Files:
-    """The weights, loaded once to see that they can be, and their card.
+    """The weights, loaded once to see that they can be, their card, and what went into them if known.
 
     Raises:
         ValueError: for weights that cannot be loaded, or results of other weights.
@@ -87,11 +87,13 @@ def model_files(
     size = config.get("embedding_size")
     loading.load_components(weights, None, base=str(config.get("base_model")), embedding_size=size)
     summaries = [hub_cards.read_summary(folder) for folder in results]
-    return {
+    files: Files = {
         "README.md": hub_cards.model_card(config, weights, repo_id, summaries, revision),
         loading.CONFIG: config_path,
         loading.WEIGHTS: weights / loading.WEIGHTS,
     }
+    training = weights / loading.TRAINING
+    return files | ({loading.TRAINING: training} if training.is_file() else {})
 
 
 def results_files(results: Path) -> Files:

@@ -63,15 +63,18 @@ def perspectival(textures: Tensor) -> Tensor:
     return textures[:, INDEX["saliency"]]
 
 
-def participatory(attention: Tensor, grid: tuple[int, int]) -> Tensor:
+def participatory(
+    attention: Tensor, grid: tuple[int, int], *, peak_quantile: float = PEAK_QUANTILE
+) -> Tensor:
     """Bring the glance's question-to-image attention to the token grid.
 
     Args:
         attention: `(B, gh, gw)` non-negative attention on the glance's own grid, any scale.
         grid: `(h, w)` the token grid.
+        peak_quantile: in [0, 1], the quantile of the attention that becomes 1; 1 is its largest.
 
     Returns:
-        `(B, h, w)` float32 in [0, 1], per image: bilinear, over its 98 % quantile.
+        `(B, h, w)` float32 in [0, 1], per image: bilinear, over its peak quantile.
 
     Raises:
         ValueError: where attention is not finite, negative, or not `(B, gh, gw)`.
@@ -85,7 +88,7 @@ def participatory(attention: Tensor, grid: tuple[int, int]) -> Tensor:
         )
     floor = attention.flatten(1).amin(1)[:, None, None]
     attention = attention - floor
-    peak = attention.flatten(1).quantile(PEAK_QUANTILE, dim=1)[:, None, None]
+    peak = attention.flatten(1).quantile(peak_quantile, dim=1)[:, None, None]
     # A glance of few cells can have a zero quantile; its largest value serves then.
     peak = torch.where(peak > 0, peak, attention.amax(dim=(1, 2), keepdim=True))
     scaled = torch.where(peak > 0, (attention / peak.clamp(min=1e-20)).clamp(0, 1), attention)

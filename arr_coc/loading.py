@@ -27,6 +27,7 @@ MODEL_TYPE = "qwen3_vl"
 FORMAT_VERSION = 2
 BFLOAT16_CAPABILITY = 8
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+TRAINING = "training.json"  # what went into the weights; never needed to load them
 NEVER_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")  # pickles run code when read
 LFS_POINTER = b"version https://git-lfs"
 # The errors of the HTTP library under the Hub's client; which one it is changes with its version.

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from arr_coc.peers_after import DART, CDPruner, DivPrune, FastV, VisionZip
 from arr_coc.peers_base import Method, Reduced
 from arr_coc.peers_before import Centre, Downsample, PixelPrune, Random, Stock, Uniform, ViCrop
-from arr_coc.peers_ours import ARRCOC, VARIANTS
+from arr_coc.peers_ours import ARRCOC
+from arr_coc.peers_ours import VARIANTS as CHANGED
+from arr_coc.peers_parts import FREE, TRAINED
 from arr_coc.realizing import Config
 
-__all__ = ["ARRCOC", "EVERY", "METHODS", "VARIANTS", "Method", "Reduced"]
+__all__ = ["ARRCOC", "EVERY", "METHODS", "TRAINED", "VARIANTS", "Method", "Reduced"]
 
 
 # In the order of a table: the model as it is, controls, before the encoder, after it, twice, ours.
@@ -37,4 +39,5 @@ METHODS: dict[str, Callable[[], Method]] = {
     "arr-coc-after": lambda: ARRCOC(Config(prune="after"), "arr-coc-after"),
 }
 
+VARIANTS: dict[str, Callable[[], Method]] = CHANGED | FREE | TRAINED
 EVERY = METHODS | VARIANTS

@@ -6,10 +6,17 @@ from typing import Any
 
 import torch
 
+from arr_coc import knowing, peers_frames
 from arr_coc.balancing import NEUTRAL, Tensions
 from arr_coc.peers_base import Call, Peer, Reduced
+from arr_coc.peers_frames import FrameOf
 from arr_coc.qwen import ARRCOCQwen
+from arr_coc.qwen_encode import TokenSet
 from arr_coc.realizing import Config, Look, Realization, Realizer, recombine
+from arr_coc.texture import INDEX
+from arr_coc.texture_candidates import CANDIDATES, Candidate
+
+Change = Callable[[Realization, Call], Realization]
 
 
 class ARRCOC(Peer):
@@ -27,7 +34,7 @@ class ARRCOC(Peer):
         realization = self.realize(call, replace(self.config, budget=call.budget))
         call.seconds.update(realization.seconds)
         with call.timed("encode"):
-            tokens = call.host.encode(call.ask.picture, realization)
+            tokens = self.encode(call, realization)
         cells, look = realization.allocation, realization.kept_look
         h, w = realization.grid
         native = cells.cells[cells.cells[:, 0] == 0]
@@ -39,11 +46,15 @@ class ARRCOC(Peer):
         realizer = Realizer(call.host, call.host.policy(config))
         return realizer.realize(call.ask, call.question, config, call.host.synchronize)
 
+    def encode(self, call: Call, realization: Realization) -> TokenSet:
+        """The tokens that the decision keeps."""
+        return call.host.encode(call.ask.picture, realization)
+
 
 class Recombined(ARRCOC):
-    """ARR-COC that decides again after `change` took something from its maps or tensions."""
+    """ARR-COC that decides again after `change` put something else into its maps or tensions."""
 
-    def __init__(self, change: Callable[[Realization], Realization], name: str) -> None:
+    def __init__(self, change: Change, name: str) -> None:
         super().__init__(name=name)
         self.change = change
 
@@ -52,18 +63,50 @@ class Recombined(ARRCOC):
         first = super().realize(call, config)
         if first.fallback:
             return first
-        changed = self.change(first)
+        changed = self.change(first, call)
         return recombine(changed, changed.tensions)
 
 
-def without_map(name: str) -> Callable[[Realization], Realization]:
+def without_map(name: str) -> Change:
     """The same value everywhere in place of a map."""
-    return lambda r: replace(r, **{name: torch.full_like(getattr(r, name), 0.5)})
+    return lambda r, _: replace(r, **{name: torch.full_like(getattr(r, name), 0.5)})
 
 
-def with_tensions(**values: float) -> Callable[[Realization], Realization]:
+def by_channel(name: str) -> Change:
+    """A channel of the texture in place of the perspectival map."""
+    return lambda r, _: replace(r, perspectival=r.textures[:, INDEX[name]])
+
+
+def by_candidate(measure: Candidate) -> Change:
+    """A candidate for the texture in place of the perspectival map."""
+    return lambda r, call: replace(r, perspectival=measure(call.host.pixels(call.ask), r.grid))
+
+
+def with_peak(quantile: float) -> Change:
+    """The glance's even attention, over another of its quantiles, as the participatory map."""
+    return lambda r, _: replace(
+        r,
+        participatory=knowing.participatory(r.look.attention, r.grid, peak_quantile=quantile),
+    )
+
+
+def with_tensions(**values: float) -> Change:
     """Some tensions set, the others as they were."""
-    return lambda r: replace(r, tensions=replace(r.tensions, **values))
+    return lambda r, _: replace(r, tensions=replace(r.tensions, **values))
+
+
+class Framed(ARRCOC):
+    """ARR-COC with the QuadTree, its cells encoded in a frame of `peers_frames`."""
+
+    def __init__(self, frame: FrameOf, name: str) -> None:
+        super().__init__(Config(allocator="quadtree"), name)
+        self.frame = frame
+
+    def encode(self, call: Call, realization: Realization) -> TokenSet:
+        """As ARR-COC, standing elsewhere."""
+        cells, picture = realization.allocation, call.ask.picture
+        tokens = call.host.encode_with(peers_frames.encode_in, picture, cells, self.frame)
+        return call.host.adapted(tokens, realization)
 
 
 @dataclass(frozen=True)
@@ -121,6 +164,14 @@ def _variants() -> dict[str, Callable[[], ARRCOC]]:
         "exploit-half": with_tensions(exploit=0.5),
         "focus-half": with_tensions(focus=0.5),
         "no-spread": with_tensions(focus=1.0),
+        "by-edge": by_channel("edge"),
+        **{f"by-{name}": by_candidate(measure) for name, measure in CANDIDATES.items()},
+        "max-glance": with_peak(1.0),
+    }
+    frames = {
+        "quadtree-coarse-frame": peers_frames.coarse,
+        "quadtree-coarse-encoder": peers_frames.coarse_encoder,
+        "quadtree-compact": peers_frames.compact,
     }
     looks = {
         "glance-16": {"tokens": 16},
@@ -133,6 +184,8 @@ def _variants() -> dict[str, Callable[[], ARRCOC]]:
         made[f"arr-coc-{short}"] = lambda n=short, s=settings: ARRCOC(Config(**s), f"arr-coc-{n}")
     for short, change in changes.items():
         made[f"arr-coc-{short}"] = lambda n=short, c=change: Recombined(c, f"arr-coc-{n}")
+    for short, frame in frames.items():
+        made[f"arr-coc-{short}"] = lambda n=short, f=frame: Framed(f, f"arr-coc-{n}")
     for short, look in looks.items():
         made[f"arr-coc-{short}"] = lambda n=short, o=look: OtherGlance(f"arr-coc-{n}", **o)
     return made

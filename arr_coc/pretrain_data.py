@@ -62,13 +62,14 @@ class View:
 
 SMALL, WIDE, TALL, FULL = (256, 256), (384, 256), (256, 384), (512, 512)
 SMALL_PRINT = ("number", "word", "price", "emblem_colour")
+PANELS = ("form", "chart_value", "chart_highest")
 SEARCHES = ("price", "number", "word", "count", "beside")  # find the right one among many
 VIEWS = (
-    View(0.12, SMALL, SMALL),
+    View(0.10, SMALL, SMALL),
     View(0.03, WIDE, WIDE),
     View(0.03, TALL, TALL),
-    View(0.06, (384, 384), (384, 384)),
-    View(0.14, FULL, FULL),
+    View(0.05, (384, 384), (384, 384)),
+    View(0.10, FULL, FULL),
     View(0.04, FULL, (256, 256)),
     View(0.03, FULL, (384, 384)),
     View(0.03, FULL, (224, 224)),
@@ -76,10 +77,13 @@ VIEWS = (
     View(0.01, SMALL, (128, 128)),
     View(0.01, FULL, (128, 128)),
     View(0.04, (64, 64), (128, 128), "easy-vqa"),
-    View(0.06, SMALL, SMALL, "plates"),
-    View(0.12, SMALL, SMALL, kinds=SMALL_PRINT),
-    View(0.12, FULL, FULL, kinds=SMALL_PRINT),
-    View(0.22, FULL, FULL, kinds=SEARCHES),
+    View(0.04, SMALL, SMALL, "plates"),
+    View(0.08, SMALL, SMALL, kinds=SMALL_PRINT),
+    View(0.08, FULL, FULL, kinds=SMALL_PRINT),
+    View(0.10, FULL, FULL, kinds=SEARCHES),
+    View(0.06, FULL, FULL, kinds=PANELS),
+    View(0.09, (384, 384), (384, 384), kinds=("count",)),
+    View(0.12, FULL, FULL, kinds=("count",)),
 )
 QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are cheap to draw
     View(0.6, SMALL, SMALL),

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from PIL import Image
 from torch import Tensor
 from transformers import DynamicCache
 
-from arr_coc import loading, qwen_encode
+from arr_coc import loading, qwen_encode, qwen_look
 from arr_coc.components import Components
 from arr_coc.loading import default_base
 from arr_coc.qwen_answer import Answer, Measures, Run, without_state
@@ -46,14 +46,6 @@ class Ask:
 
     picture: Picture
     prompt: Prompt
-
-
-@dataclass(frozen=True)
-class _Glance:
-    """A look's own state: the KV cache of prefix and glance, and where its tokens stand."""
-
-    cache: DynamicCache
-    tokens: TokenSet
 
 
 class ARRCOCQwen:
@@ -176,49 +168,7 @@ class ARRCOCQwen:
 
     def look(self, image: Ask, question: str, tokens: int) -> Look:
         """A low-resolution look through the whole model; its cache is kept without the question."""
-        picture = self.small_picture(image.picture.source, image.picture.grid, tokens)
-        glance = self.encode_with(qwen_encode.encode_all, picture)
-        # Its tokens stand at the centres of the areas they cover, in native tokens.
-        ratio = torch.tensor(image.picture.grid) / torch.tensor(picture.grid)
-        places = (glance.places + 0.5) * ratio.to(glance.places) - 0.5
-        glance = replace(glance, places=places)
-        prompt, cache = image.prompt, self.new_cache()
-        position_ids = prompt.position_ids(places)
-        output = self.model(
-            input_ids=prompt.ids(len(glance)),
-            position_ids=position_ids,
-            past_key_values=cache,
-            mm_encoder_outputs=glance.encoder_outputs(),
-            use_cache=True,
-            output_hidden_states=True,
-            logits_to_keep=1,
-        )
-        start = prompt.prefix.shape[1]
-        # The token that will answer has read the whole question: ViCrop's signal, the strongest
-        # training-free one reported.
-        last = prompt.suffix.new_tensor([position_ids.shape[2] - 1])
-        columns = slice(start, start + len(glance))
-        attention = qwen_encode.question_attention(
-            self.model.model.language_model,
-            output.hidden_states,
-            cache,
-            position_ids,
-            last,
-            columns,
-            self.all_layers,
-        )[:, :, 0]  # (layers, heads, columns)
-        half = output.hidden_states[len(self.all_layers) // 2]
-        cache.crop(-prompt.suffix.shape[1])
-        entropy = torch.distributions.Categorical(logits=output.logits[0, -1].float()).entropy()
-        return Look(
-            attention=attention[self.attention_layers].mean((0, 1)).view(1, *picture.grid),
-            tokens=len(glance),
-            entropy=float(entropy),
-            state=_Glance(cache, glance),
-            heads=attention.flatten(0, 1).view(1, -1, *picture.grid),
-            states=half[:, columns].view(1, *picture.grid, -1),
-            answering=half[:, -1],
-        )
+        return qwen_look.look(self, image, tokens)
 
     # --- answers ---
 
@@ -353,10 +303,11 @@ class ARRCOCQwen:
         if realization.config.prune == "before":
             context = realization.config.context_cells(picture.tokens)
             tokens = self.encode_with(qwen_encode.encode_before, picture, allocation, context)
-            return self._adapted(tokens, realization)
+            return self.adapted(tokens, realization)
         return qwen_encode.cut(self.encode_with(qwen_encode.encode_all, picture), allocation)
 
-    def _adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
+    def adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
+        """Kept tokens as the realization's trained adapter corrects them; the same without one."""
         components = self.policy(realization.config)
         if components is None or components.adapter is None:
             return tokens

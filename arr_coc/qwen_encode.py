@@ -176,7 +176,11 @@ def _axis_taps(position: Tensor, size: int, side: int) -> tuple[Tensor, Tensor]:
 
 
 def encode_patches(
-    visual: torch.nn.Module, patches: Tensor, positions: Tensor, patch_grid: tuple[int, int]
+    visual: torch.nn.Module,
+    patches: Tensor,
+    positions: Tensor,
+    patch_grid: tuple[int, int],
+    learned_at: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Run the stock vision tower on any patches at any positions of a native patch grid.
 
@@ -185,11 +189,13 @@ def encode_patches(
         patches: `(P, C)` whole merge units in block order.
         positions: `(P, 2)` float32 patch coordinates.
         patch_grid: rows and columns of the native patch grid.
+        learned_at: `(P, 2)` where the learned positions are read; None takes `positions`.
 
     Returns:
         `(P / merge**2, D)` features and one such plane per DeepStack layer.
     """
-    index, weight = interpolation_taps(positions, patch_grid, visual.num_grid_per_side)
+    learned_at = positions if learned_at is None else learned_at
+    index, weight = interpolation_taps(learned_at, patch_grid, visual.num_grid_per_side)
     count = len(patches)
     output = visual(
         patches.to(visual.dtype),

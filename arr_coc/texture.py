@@ -76,8 +76,7 @@ def texture(image: Tensor, grid: tuple[int, int]) -> Tensor:
     """
     check_image(image, grid)
     image = image.float()
-    fine = pool(image, (grid[0] * FINE, grid[1] * FINE))  # (B, 3, 8h, 8w)
-    lab = rgb_to_lab(fine)
+    fine, lab = fine_samples(image, grid)
     color = pool(image, grid)  # (B, 3, h, w)
     lightness = pool(lab[:, :1], grid) / LAB_L_RANGE
     green_red = (pool(lab[:, 1:2], grid) + LAB_A_OFFSET) / LAB_A_RANGE
@@ -101,6 +100,22 @@ def pool(maps: Tensor, grid: tuple[int, int]) -> Tensor:
     return F.adaptive_avg_pool2d(maps, grid)
 
 
+def fine_samples(image: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """`(B, 3, H, W)` -> FINE x FINE samples a cell, `(B, 3, 8h, 8w)` each: sRGB, and CIE Lab."""
+    fine = pool(image, (grid[0] * FINE, grid[1] * FINE))
+    return fine, rgb_to_lab(fine)
+
+
+def luma(image: Tensor) -> Tensor:
+    """`(B, 3, H, W)` sRGB in [0, 1] -> `(B, 1, H, W)` gamma-encoded luma in [0, 1]."""
+    return (image * image.new_tensor(GAMMA_LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
+
+
+def gradients(plane: Tensor) -> Tensor:
+    """`(B, 1, H, W)` -> `(B, 2, H, W)`: signed Sobel gradients along x and y, at every pixel."""
+    return spatial_gradient(plane, mode="sobel", normalized=True)[:, 0]
+
+
 def over_largest(maps: Tensor) -> Tensor:
     """Divide each `(h, w)` plane of `(..., h, w)` by its own maximum; a plane of zeros stays zero."""
     peak = maps.amax(dim=(-2, -1), keepdim=True)
@@ -118,8 +133,7 @@ def check_image(image: Tensor, grid: tuple[int, int]) -> None:
 def _edges(image: Tensor, grid: tuple[int, int]) -> Tensor:
     """`(B, 3, H, W)` -> `(B, 3, h, w)`: |gx|, |gy| and magnitude of luma, pooled as magnitudes because
     signed gradients of a stroke cancel."""
-    luma = (image * image.new_tensor(GAMMA_LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
-    gradient = spatial_gradient(luma, mode="sobel", normalized=True)[:, 0]  # (B, 2, H, W)
+    gradient = gradients(luma(image))  # (B, 2, H, W)
     magnitude = gradient.square().sum(1, keepdim=True).sqrt()
     pooled = pool(torch.cat([gradient.abs(), magnitude], 1), grid)  # (B, 3, h, w)
     peak = pooled[:, 2:].amax(dim=(-2, -1), keepdim=True)

@@ -27,11 +27,10 @@ from torch.utils.data import Dataset, IterableDataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-from arr_coc import components, loading, scenes, train_data, train_report
+from arr_coc import benchmark, components, loading, scenes, train_data, train_report
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.train_model import Learner
 
-TRAINING = "training.json"
 FIRST_SEED = 500_000_000  # the base trains on others
 DATA = ("scenes", "folder", "hub")
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
@@ -44,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m arr_coc.train", description=__doc__.split("\n")[0])
     p.add_argument("--out", type=Path, required=True, help="folder to write the weights to")
     p.add_argument("--base", default=None, help="Hub id or folder of a Qwen3-VL (default: bundled)")
+    p.add_argument("--shapes", choices=list(benchmark.SHAPES),
+                   help="no base: random weights of these shapes, to see that they train")  # fmt: skip
     p.add_argument("--parts", nargs="+", choices=list(components.PARTS), metavar="PART",
                    default=list(components.PARTS), help=f"of {', '.join(components.PARTS)}")  # fmt: skip
     p.add_argument("--adapter-attends", action="store_true",
@@ -86,6 +87,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         p.error("--data folder needs --folder DIR")
     if args.data == "hub" and not args.dataset:
         p.error("--data hub needs --dataset ID")
+    if args.shapes and args.base:
+        p.error("--shapes takes the place of --base")
     args.words = list(sys.argv[1:] if argv is None else argv)
     args.work = args.out.with_name(args.out.name + ".work")
     return args
@@ -210,7 +213,10 @@ def learner_for(args: argparse.Namespace, device: torch.device) -> Learner:
     """The base, frozen, and the parts: new ones, or those of `--init`."""
     torch.manual_seed(args.seed)
     dtype = torch.bfloat16 if args.bf16 else None
-    host = ARRCOCQwen.from_pretrained(args.base, components="", device=device, dtype=dtype)
+    if args.shapes:
+        host = benchmark.build_host(args.shapes, device, dtype or loading.default_dtype(device))
+    else:
+        host = ARRCOCQwen.from_pretrained(args.base, components="", device=device, dtype=dtype)
     if args.init:
         parts = loading.load_components(args.init, None, base=host.name, **host.identity())
         parts.requires_grad_(True)
@@ -226,9 +232,10 @@ def publish(learner: Learner, args: argparse.Namespace, record: dict) -> None:
     host = learner.host
     loading.save_components(learner.parts, args.out, base=host.name, **host.identity())
     before = []
-    if args.init and (args.init / TRAINING).is_file():
-        before = json.loads((args.init / TRAINING).read_text())["runs"]
-    (args.out / TRAINING).write_text(json.dumps({"runs": [*before, record]}, indent=1) + "\n")
+    if args.init and (args.init / loading.TRAINING).is_file():
+        before = json.loads((args.init / loading.TRAINING).read_text())["runs"]
+    runs = json.dumps({"runs": [*before, record]}, indent=1)
+    (args.out / loading.TRAINING).write_text(runs + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from arr_coc import evaluate, evaluate_data, evaluate_rows, evaluate_stats
+from arr_coc import evaluate, evaluate_args, evaluate_data, evaluate_rows, evaluate_stats, peers
 from arr_coc import evaluate_summary as summary
 from arr_coc.evaluate_data import Item, Ref, Scenes
 from arr_coc.scenes import DEV_SEED
@@ -230,6 +230,16 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
         assert (out / f"{name}.png").stat().st_size > 5000
     with pytest.raises(SystemExit, match="this run would add rows of"):
         run(out, *first, "--resume", "--size", "224", "224")
+
+
+def test_parts_are_not_taken_out_of_weights_that_are_not_given(capsys):
+    words = ["--out", "x", "--methods", "arr-coc", "arr-coc-no-adapter"]
+    with pytest.raises(SystemExit):
+        evaluate_args.parse(words, "")
+    assert "arr-coc-no-adapter: without --weights there is no" in capsys.readouterr().err
+    given = evaluate_args.parse([*words, "--weights", "w"], "")
+    assert given.methods == words[3:]
+    assert not set(peers.TRAINED) & set(evaluate_args.parse(["--out", "x"], "").methods)
 
 
 def test_a_sweep_draws_its_figure(tmp_path):

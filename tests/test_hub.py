@@ -236,6 +236,15 @@ def test_the_model_card_holds_what_was_measured_and_what_speaks_against_it(tmp_p
     assert "Not compared here" not in card
 
 
+def test_what_went_into_weights_goes_with_them_where_it_is_known(weights):
+    assert loading.TRAINING not in hub_files.model_files(weights, WEIGHTS, [])
+    (weights / loading.TRAINING).write_text('{"runs": []}')
+    (weights / "optimizer.pt").write_bytes(b"no")
+    files = hub_files.model_files(weights, WEIGHTS, [])
+    assert set(files) == {"README.md", loading.CONFIG, loading.WEIGHTS, loading.TRAINING}
+    assert files[loading.TRAINING] == weights / loading.TRAINING
+
+
 def test_without_results_a_card_has_no_number(weights):
     card = hub_files.model_files(weights, WEIGHTS, [])["README.md"]
     assert "Nothing was measured when this was published" in card

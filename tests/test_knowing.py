@@ -68,6 +68,13 @@ def test_participatory_does_not_depend_on_the_scale_of_attention():
     )
 
 
+def test_the_peak_quantile_says_how_much_of_the_glance_is_the_peak():
+    attention = torch.arange(1.0, 101.0).view(1, 10, 10)  # 0 to 99 over its floor
+    usual, largest = (participatory(attention, (10, 10), **p) for p in ({}, {"peak_quantile": 1}))
+    assert (usual == 1).sum() == 2  # 98 and 99 of the quantile's 97.02
+    assert torch.allclose(largest, (attention - 1) / 99)
+
+
 @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf")])
 def test_participatory_refuses_what_is_not_attention(bad):
     with pytest.raises(ValueError, match="negative or non-finite"):

@@ -29,6 +29,7 @@ OWNERS = {
 # What each part of the package may import of it; a name stands for itself and `name_*`.
 BELOW = {
     "texture": set(),
+    "texture_candidates": {"texture"},
     "knowing": {"texture"},
     "balancing": set(),
     "attending": set(),
@@ -37,7 +38,8 @@ BELOW = {
     "coupling": set(),
     "components": {"adapting", "balancing", "coupling", "knowing"},
     "relaxing": set(),
-    "realizing": STAGES | {"components"},
+    "spending": {"allocators", "attending", "balancing"},
+    "realizing": STAGES | {"components", "spending"},
     "homunculus": STAGES | {"realizing"},
     "measuring": set(),
     "warping": set(),
@@ -45,7 +47,9 @@ BELOW = {
     "loading": {"components"},
     "qwen_encode": {"attending"},
     "qwen_answer": {"realizing", "qwen_encode", "measuring"},
-    "qwen": {"components", "realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"},
+    "qwen_look": {"qwen_encode", "realizing"},
+    "qwen": {"components", "realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"}
+    | {"qwen_look"},
     "intake": set(),
     "native": {"intake", "peers_select"},
     "qwen_attention": {"qwen_encode"},
@@ -53,10 +57,22 @@ BELOW = {
     "peers_base": {"attending", "realizing", "qwen", "qwen_encode"},
     "peers_before": {"attending", "peers_base", "peers_select"},
     "peers_after": {"peers_base", "peers_select", "qwen_attention", "qwen_encode"},
-    "peers_ours": {"balancing", "peers_base", "qwen", "realizing"},
-    "peers": {"peers_base", "peers_before", "peers_after", "peers_ours", "realizing"},
+    "peers_frames": {"attending", "qwen_encode"},
+    "peers_ours": STAGES
+    | {"peers_base", "peers_frames", "qwen", "qwen_encode", "realizing", "texture_candidates"},
+    "peers_parts": {"components", "peers_base", "peers_ours", "qwen", "realizing"},
+    "peers": {"peers_base", "peers_before", "peers_after", "peers_ours", "peers_parts"}
+    | {"realizing"},
     "train_base": {"qwen", "qwen_encode", "realizing"},
     "train_data": {"balancing", "evaluate_data", "scenes"},
+    "train_group": {"knowing", "qwen", "qwen_encode", "texture", "train_base", "train_data"},
+    "train_decide": {"attending", "balancing", "components", "knowing", "realizing", "relaxing"}
+    | {"train_data", "train_group"},
+    "train_losses": {"components", "qwen", "qwen_encode", "relaxing", "train_base", "train_data"}
+    | {"train_decide", "train_group"},
+    "train_model": {"components", "qwen", "relaxing", "train_data"}
+    | {"train_decide", "train_group", "train_losses"},
+    "tensions_phrases": {"scenes", "scenes_draw"},
     "evaluate_stats": set(),
     "evaluate_plots": set(),
     "evaluate_data": {"scenes"},
@@ -105,7 +121,7 @@ def test_each_heavy_library_has_its_owner(library):
 
 
 def test_the_lower_stages_know_tensors_only():
-    for module in STAGES | TRAINED | {"realizing"}:
+    for module in STAGES | TRAINED | {"realizing", "spending", "texture_candidates"}:
         libraries = {i.split(".")[0] for i in imports(PACKAGE / f"{module}.py")}
         assert not libraries & {"transformers", "PIL", "gradio", "matplotlib", "pathlib", "os"}
 
@@ -137,7 +153,9 @@ def test_every_command_has_help(command):
 
 
 def test_there_are_commands():
-    assert {"benchmark", "evaluate", "hub", "pretrain", "scenes", "train"} <= set(COMMANDS)
+    assert {"benchmark", "evaluate", "hub", "pretrain", "scenes", "tensions", "train"} <= set(
+        COMMANDS
+    )
 
 
 def tracked() -> list[Path]:

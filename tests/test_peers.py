@@ -9,11 +9,13 @@ from PIL import Image
 from test_laws import QUESTION, gap, logits, stock_inputs, stock_logits
 from transformers import AttentionInterface
 
-from arr_coc import peers_select, qwen_attention, qwen_encode
+from arr_coc import components, peers_select, qwen_attention, qwen_encode
 from arr_coc.attending import TopK
-from arr_coc.peers import ARRCOC, EVERY, METHODS, VARIANTS
+from arr_coc.peers import ARRCOC, EVERY, METHODS, TRAINED, VARIANTS
 from arr_coc.peers_before import Uniform, ViCrop
 from arr_coc.realizing import Config, Realizer
+from arr_coc.texture import INDEX
+from arr_coc.texture_candidates import CANDIDATES
 
 SLACK = {"stock", "downsample", "vicrop"}  # whole rows and columns cannot fill every budget
 NO_IDENTITY = {"vicrop", "arr-coc", "arr-coc-after"}  # hold a glance, whatever the budget
@@ -408,7 +410,105 @@ def test_without_spreading_the_best_places_take_all(tiny, ask):
 
 def test_another_look_changes_the_look_alone_and_leaves_the_host_as_it_was(tiny, ask, plain):
     layers = list(tiny.attention_layers)
-    assert varied("glance-16", tiny, ask).look.tokens <= 16 < plain.look.tokens
+    assert plain.look.tokens < varied("glance-16", tiny, ask).look.tokens <= 16
     early, late = (varied(f"{part}-layers", tiny, ask).look for part in ("early", "late"))
     assert not torch.equal(early.attention, late.attention)
     assert tiny.attention_layers == layers
+
+
+def test_a_channel_or_a_candidate_takes_the_place_of_the_perspectival_map(tiny, ask, plain):
+    expected = {"edge": plain.textures[:, INDEX["edge"]]} | {
+        name: measure(ask.picture.pixels(), plain.grid) for name, measure in CANDIDATES.items()
+    }
+    for name, perspectival in expected.items():
+        other = varied(f"by-{name}", tiny, ask)
+        assert torch.equal(other.perspectival, perspectival)
+        for kept in ("propositional", "participatory"):
+            assert torch.equal(getattr(other, kept), getattr(plain, kept))
+        assert other.tensions == plain.tensions
+        assert not torch.equal(other.relevance, plain.relevance)
+
+
+def test_a_glance_over_its_largest_attention_changes_the_participatory_map_alone(tiny, ask, plain):
+    other = varied("max-glance", tiny, ask)
+    attention = plain.look.attention - plain.look.attention.min()
+    by_hand = attention / attention.max()
+    upsampled = torch.nn.functional.interpolate(by_hand[None], plain.grid, mode="bilinear")[0]
+    assert (
+        gap(other.participatory, upsampled) < 1e-6 < gap(other.participatory, plain.participatory)
+    )
+    assert torch.equal(other.perspectival, plain.perspectival)
+
+
+# --- ours with its weights, without them, and with a part taken out ---
+
+
+@pytest.fixture
+def weighted(tiny):
+    """The tiny host with random weights in every part."""
+    parts = components.for_base(tiny.model.config, tiny.attention_layers, list(components.PARTS))
+    for number, parameter in enumerate(parts.parameters()):
+        random = torch.Generator().manual_seed(number)
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=random)
+    tiny.policies = {"default": parts.eval()}
+    yield tiny
+    tiny.policies = {}
+
+
+def alike(one, other) -> dict[str, bool]:
+    a, b = one.realization, other.realization
+    return {
+        "tensions": a.tensions == b.tensions,
+        "scalars": a.scalars == b.scalars,
+        "participatory": torch.equal(a.participatory, b.participatory),
+        "relevance": torch.equal(a.relevance, b.relevance),
+        "features": torch.equal(one.tokens.features, other.tokens.features),
+    }
+
+
+def test_without_weights_is_what_a_host_without_weights_does(weighted, ask):
+    learned, free = (EVERY[name]()(weighted, ask, QUESTION, 40) for name in
+                     ("arr-coc", "arr-coc-free"))  # fmt: skip
+    assert not any(alike(learned, free).values())
+    weighted.policies = {}
+    assert all(alike(free, ARRCOC()(weighted, ask, QUESTION, 40)).values())
+
+
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("policy", {"tensions", "relevance"}),
+        ("combiner", {"scalars", "relevance"}),
+        ("heads", {"participatory", "tensions", "relevance"}),
+        ("states", {"participatory", "tensions", "relevance"}),
+        ("texture", {"participatory", "tensions", "relevance"}),
+        ("adapter", set()),
+    ],
+)
+def test_a_part_that_is_taken_out_changes_what_it_does_and_no_more(weighted, ask, part, changed):
+    before = weighted.policies
+    whole = ARRCOC()(weighted, ask, QUESTION, 40)
+    without = TRAINED[f"arr-coc-no-{part}"]()(weighted, ask, QUESTION, 40)
+    same = alike(whole, without)
+    features = same.pop("features")
+    assert {name for name in same if not same[name]} == changed
+    if part == "adapter":
+        assert torch.equal(whole.kept, without.kept) and not features
+    assert weighted.policies is before
+
+
+def test_a_part_is_not_taken_out_of_weights_that_lack_it(tiny, weighted, ask):
+    weighted.policies = {"default": weighted.policies["default"].without("adapter")}
+    method = TRAINED["arr-coc-no-adapter"]()
+    with pytest.raises(
+        ValueError, match="needs trained weights with the part adapter: these hold policy"
+    ):
+        method(tiny, ask, QUESTION, 40)
+    tiny.policies = {}
+    with pytest.raises(ValueError, match="there are none"):
+        method(tiny, ask, QUESTION, 40)
+
+
+def test_one_part_less_than_one_is_training_free():
+    parts = components.Components({"combiner": components.Combiner()})
+    assert parts.without("combiner") is None and parts.without("adapter").names == ["combiner"]

@@ -38,7 +38,7 @@ def test_a_recording_is_found_for_that_very_picture_and_question(folder, tmp_pat
     assert record.find(recordings, picture, first["question"]) is first
     assert record.find(recordings, picture, "another?") is None
     changed = tmp_path / first["file"]
-    shutil.copy(folder / recordings[1]["file"], changed)
+    shutil.copy(folder / recordings[-1]["file"], changed)
     assert record.find(recordings, changed, first["question"]) is None
     assert record.load(tmp_path) == (None, [])
 

@@ -1,0 +1,210 @@
+"""The losses of training, per question: the base asked again with what was decided.
+
+Half of the questions are answered with every likely token there by its share, half with the tokens
+that are kept for good, encoded alone and mended by the adapter. What each loss is for stands in
+docs/training.md.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from arr_coc import relaxing, train_base, train_data
+from arr_coc.components import Components
+from arr_coc.qwen import ARRCOCQwen
+from arr_coc.qwen_encode import TokenSet
+from arr_coc.train_decide import LEAST, Decision, values
+from arr_coc.train_group import Group
+
+WEIGHTS = {
+    "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
+    "cover": 1.0,  # -log of the evidence that is kept
+    "mended": 1.0,  # cross-entropy of the answer, kept tokens encoded alone and adapted
+    "distil": 2.0,  # what the adapter leaves of the distance to the full encoder's features
+    "prior": 1.0,  # the tensions that a question's words suggest
+    "pressure": 1.0,  # relevance beyond the budget
+    "diversity": 0.02,  # heads and tensions that are hardly used
+}
+# Of the divergence from the base's own full-resolution answer, where nobody drew boxes.
+ECHO = 0.5
+SPARE = 16  # likely tokens beyond the budget, or half of it, that the soft pass still shows
+ROWS = 8  # questions that go through the base together with their answers
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of one group under one decision."""
+
+    host: ARRCOCQwen
+    parts: Components
+    group: Group
+    made: Decision
+
+    def all(self) -> dict[str, Tensor]:
+        """Every loss, per question `(B,)`; 0 where it does not apply."""
+        found = {"cover": self._cover(), "pressure": self._pressure()}
+        found["diversity"] = self._diversity()
+        if self.parts.policy is not None:
+            found["prior"] = self._prior()
+        mends, count = self.parts.adapter is not None, len(self.group.asked)
+        # By turns within each sample, so that it does not matter what else is in the batch.
+        hard = [row for row in range(count) if mends and sum(self.group.key(row)) % 2]
+        soft = [row for row in range(count) if row not in set(hard)]
+        return found | self._ask(soft, hard)
+
+    # --- of the decision alone ---
+
+    def _cover(self) -> Tensor:
+        """-log of the share of the evidence that is kept."""
+        evidence = self.group.evidence
+        kept = (self.made.found * evidence).sum(1) / evidence.sum(1).clamp(min=LEAST)
+        return torch.where(evidence.sum(1) > 0, -kept.clamp(LEAST, 1).log(), 0 * kept)
+
+    def _pressure(self) -> Tensor:
+        """Mean relevance beyond the budget's share, squared: stops "everything maximal"."""
+        relevance = self.made.relevance
+        share = self.made.budget / relevance[0].numel()
+        return (relevance.mean((1, 2)) - share).clamp(min=0).square()
+
+    def _diversity(self) -> Tensor:
+        """Tensions at their ends, and a question that believes one head alone."""
+        t = self.made.tensions.clamp(LEAST, 1 - LEAST)
+        ends = -(t.log() + (1 - t).log()).mean(1) / 2
+        if self.parts.heads is None:
+            return ends
+        weights = self.parts.heads.weights(self.group.embedding)
+        return ends - torch.special.entr(weights).sum(1)
+
+    def _prior(self) -> Tensor:
+        """Cross-entropy of the tensions with what the words suggest, of the question and a phrase."""
+        asked, tensions = self.group.asked, self.made.tensions
+        targets = values([train_data.prior(a) for a in asked], tensions)
+        phrases = [train_data.phrase(*self.group.key(row)) for row in range(len(asked))]
+        with torch.no_grad():
+            embedding = torch.cat([self.host.embed(text) for text, _ in phrases])
+        others = self.parts.policy(embedding, self.made.statistics.detach()).float()
+        wanted = values([t for _, t in phrases], others)
+        return 0.5 * (_cross_entropy(tensions, targets) + _cross_entropy(others, wanted))
+
+    # --- of the base's answers ---
+
+    def _ask(self, soft: list[int], hard: list[int]) -> dict[str, Tensor]:
+        """The answers' losses: soft questions by shares, hard ones with mended tokens."""
+        tokens, shares = self._likely(soft)
+        mended, kept_shares, distil = self._mended(hard)
+        found = {"answer": (soft, self._answer_losses(soft, tokens, shares))}
+        if hard:
+            found["mended"] = (hard, self._answer_losses(hard, mended, kept_shares))
+            found["distil"] = (hard, distil)
+        zero = self.made.relevance.new_zeros(len(self.group.asked))
+        return {
+            name: zero.index_put((torch.tensor(rows, device=zero.device).long(),), each)
+            for name, (rows, each) in found.items()
+        }
+
+    def _answer_losses(self, rows, tokens, shares) -> Tensor:
+        """`(len(rows),)`; rows of like length go through the base together, so that few are padded."""
+        if not rows:
+            return self.group.evidence.new_zeros(0)
+        order = sorted(range(len(rows)), key=lambda i: len(tokens[i]))
+        found: list[Tensor] = []
+        for start in range(0, len(order), ROWS):
+            part = order[start : start + ROWS]
+            answers = [self.group.answers[rows[i]] for i in part]
+            logits = train_base.answer_logits(
+                self.host,
+                [self.group.prompts[rows[i]] for i in part],
+                [tokens[i] for i in part],
+                answers,
+                [shares[i] for i in part],
+            )
+            losses = train_base.answer_losses(logits, answers)
+            found.append(losses + self._echo([rows[i] for i in part], logits))
+        back = torch.tensor(order).argsort().to(found[0].device)
+        return torch.cat(found)[back]
+
+    def _echo(self, rows: list[int], logits: Tensor) -> Tensor | float:
+        """Divergence from the answer that the base gives with every token, in nats per token."""
+        group = self.group
+        if not any(group.unboxed[row] for row in rows):
+            return 0.0
+        answers = [group.answers[row] for row in rows]
+        with torch.no_grad():
+            taught = train_base.answer_logits(
+                self.host,
+                [group.prompts[row] for row in rows],
+                [group.full[group.owner[row]] for row in rows],
+                answers,
+                [None] * len(rows),
+            ).log_softmax(-1)
+        apart = (taught.exp() * (taught - logits.log_softmax(-1))).sum(-1)
+        each = torch.stack([part.mean() for part in apart.split([len(a) for a in answers])])
+        return ECHO * each * each.new_tensor([group.unboxed[row] for row in rows])
+
+    def _likely(self, rows: list[int]) -> tuple[list[TokenSet], list[Tensor]]:
+        """The full encoder's tokens where a share is worth showing, and those shares."""
+        tokens, shares = [], []
+        for row in rows:
+            k = int(self.made.budget[row])
+            count = min(self.made.shares.shape[1], k + max(SPARE, k // 2))
+            index = self.made.shares[row].detach().topk(count).indices.sort().values
+            tokens.append(_at(self.group.full[self.group.owner[row]], index))
+            shares.append(self.made.shares[row, index])
+        return tokens, shares
+
+    def _mended(self, rows: list[int]) -> tuple[list[TokenSet], list[Tensor], Tensor]:
+        """Kept tokens encoded alone, adapted; their shares; the distance to the full ones left.
+
+        The shares are 1, with the gradient of the soft ones (straight-through): it is here that the
+        tensions learn what tokens from everywhere are worth to an encoder that sees nothing else.
+        """
+        made, group = self.made, self.group
+        if not rows:
+            return [], [], made.relevance.new_zeros(0)
+        pictures = [group.pictures[group.owner[row]] for row in rows]
+        kept = relaxing.hard_allocation(made.scores[rows], made.budget[rows], made.even[rows])
+        with torch.no_grad():
+            alone = train_base.encode_kept(self.host, pictures, kept)
+        adapted, shares, left = [], [], []
+        planes = self._adapted(alone)
+        for i, (row, index, was) in enumerate(zip(rows, kept, alone)):
+            now = [plane[i, : len(was)] for plane in planes]
+            adapted.append(TokenSet(now[0], tuple(now[1:]), was.places))
+            soft = made.shares[row, index]
+            shares.append(1 + soft - soft.detach())
+            target = _at(group.full[group.owner[row]], index)
+            ratio = [_distance(n, t) / _distance(w, t).clamp(min=LEAST)
+                     for n, w, t in zip(now, _planes(was), _planes(target))]  # fmt: skip
+            left.append(torch.stack(ratio).mean())
+        return adapted, shares, torch.stack(left)
+
+    def _adapted(self, alone: list[TokenSet]) -> list[Tensor]:
+        """The planes of every picture's tokens after the adapter, `(B, K, D)`, padded."""
+        *planes, places = _padded([[*_planes(t), t.places] for t in alone])
+        index = torch.arange(places.shape[1], device=places.device)
+        counts = torch.tensor([len(t) for t in alone], device=places.device)
+        levels = torch.zeros(places.shape[:2], dtype=torch.long, device=places.device)
+        return self.parts.adapter(planes, places, levels, index[None] >= counts[:, None])
+
+
+def _cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:
+    tensions = tensions.clamp(LEAST, 1 - LEAST)
+    return -(targets * tensions.log() + (1 - targets) * (1 - tensions).log()).mean(1)
+
+
+def _planes(tokens: TokenSet) -> list[Tensor]:
+    return [tokens.features, *tokens.deepstack]
+
+
+def _at(tokens: TokenSet, index: Tensor) -> TokenSet:
+    planes = tuple(plane[index] for plane in tokens.deepstack)
+    return TokenSet(tokens.features[index], planes, tokens.places[index])
+
+
+def _distance(a: Tensor, b: Tensor) -> Tensor:
+    return (a.float() - b.float()).square().sum()
+
+
+def _padded(rows: list[list[Tensor]]) -> list[Tensor]:
+    return [nn.utils.rnn.pad_sequence(list(planes), batch_first=True) for planes in zip(*rows)]
