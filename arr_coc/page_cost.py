@@ -8,7 +8,7 @@ from pathlib import Path
 
 from arr_coc.comparing import ComparisonResult, LookResult
 from arr_coc.page import escaped
-from arr_coc.page_results import LOOKS, megabytes, ratio_words, seconds, sure_words
+from arr_coc.page_results import LOOKS, megabytes, ratio_words, seconds, sure_words, told_ratio
 
 SOURCE = (Path(__file__).parent / "race.js").read_text(encoding="utf-8")
 SCRIPT = f"{SOURCE}\narrRace(element);\n"
@@ -60,7 +60,7 @@ def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
 
 
 def _words(result: ComparisonResult) -> str:
-    words = ratio_words(result["ratio"])
+    words = ratio_words(told_ratio(result))
     if words == "about the same":
         return "about as soon as the full look's"
     return words if words == "not measured" else f"{words} than the full look's"

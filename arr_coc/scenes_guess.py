@@ -18,8 +18,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from arr_coc import scenes
-from arr_coc.measuring import commit
+from arr_coc.measuring import commit, machine
 from arr_coc.pretrain import wilson
 
 Asked = tuple[str, str]  # a question's words, normalised, and its answer
@@ -95,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "command": shlex.join(["python", "-m", "arr_coc.scenes_guess", *words]),
         "commit": commit(),
         "date": date.today().isoformat(),
+        "machine": machine(torch.device("cpu")),
         "seed": args.seed,
         "learned_on": 2 * args.n,
         "kinds": rows,

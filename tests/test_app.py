@@ -346,6 +346,14 @@ def test_faster_is_said_only_when_it_was(ratio):
     assert ("slower" in words) == (ratio is not None and ratio < 0.95)
 
 
+def test_no_gain_is_told_that_the_times_beside_it_do_not_show():
+    times = {"full": 0.099, "focused": 0.102}
+    result = {key: {"time_to_first_token_s": value} for key, value in times.items()}
+    assert page_results.told_ratio(result | {"ratio": 1.07}) == 1
+    assert page_results.told_ratio(result | {"ratio": 0.9}) == 0.9
+    assert page_results.told_ratio(result | {"ratio": None}) is None
+
+
 def test_words_for_platform_errors():
     import app
 
