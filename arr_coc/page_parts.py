@@ -98,7 +98,7 @@ def sign() -> tuple[gr.Row, gr.Textbox, gr.Button]:
     """The row in which a visitor writes a word for a sign: hidden until a model that reads is there."""
     with gr.Row(visible=False, elem_id="arr-sign") as row:
         writing = gr.Textbox(
-            placeholder="Your word on a sign",
+            placeholder="Your word or number",
             label="Write on a sign",
             show_label=False,
             container=False,
