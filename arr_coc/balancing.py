@@ -11,10 +11,14 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 # A place that does not stand out keeps this much of what the question gives it, against 1 + FLOOR.
-FLOOR = 0.2
+FLOOR = 0.05
+# What stands out counts as asked for within this many places of what is: a glance is too coarse to see
+# the tag under the apple, and points to the apple.
+REACH = 1
 # Maps are multiplied, so that a place must both be asked for and hold something; below this a map
 # would veto a place for good.
 LEAST = 1e-3
@@ -51,7 +55,7 @@ class Tensions:
 # Compared as prefixes of whole words, in this order; English only, everything else stays neutral.
 LEXICON = {
     "fine": ("read|number|text|word|letter|date|price|cost|total|sign|plate|label|formula|code|say|"
-             "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 0.7, 0.75)),
+             "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 1.0, 0.75)),
     "target": ("where|colou?r|which|who|what is on|is there|find|locate", (0.25, 0.65, 0.8)),
     "many": ("how many|count|all|every|each|number of", (0.4, 0.45, 0.2)),
     "whole": ("describe|scene|picture|image|happening|summar|overall|photo|mood|style|weather|general",
@@ -165,7 +169,8 @@ def combine(
 ) -> Tensor:
     """Combine the maps into relevance by the tensions.
 
-    `seed = part^(1-c) * prop^c * (FLOOR + e*persp + (1-e)*(1-persp))`, stretched to [0, 1], then
+    `seed = near^(1-c) * prop^c * (FLOOR + e*persp + (1-e)*(1-persp))`, stretched to [0, 1], where near is
+    `e * (largest part within REACH) + (1-e) * part`; then
     `f*seed + (1-f)*spread`, where spread lifts places far from the strongest; then min-max per image (an
     even map becomes 0.5 everywhere). Trained `scalars` replace FLOOR and DIVERSITY_GAIN and put exponents
     on part, prop and the result, which are 1 in the fixed formula. The brief (part 29) adds the maps with
@@ -193,7 +198,9 @@ def combine(
         participatory = (propositional + perspectival) / 2
     c, e, f = tensions.compress, tensions.exploit, tensions.focus
     least, gain = scalars.least, scalars.gain
-    asked = participatory.clamp(min=least) ** ((1 - c) * scalars.asked)
+    reach = F.max_pool2d(participatory, 2 * REACH + 1, 1, REACH)
+    near = e * reach + (1 - e) * participatory
+    asked = near.clamp(min=least) ** ((1 - c) * scalars.asked)
     asked = asked * propositional.clamp(min=least) ** (c * scalars.held)
     seed = per_image_range(
         asked * (scalars.floor + e * perspectival + (1 - e) * (1 - perspectival))

@@ -1,7 +1,7 @@
 """Knowing: three ways of knowing an image, three maps in [0, 1] on its token grid.
 
 Propositional: how much information a place holds (Shannon entropy of its colours).
-Perspectival: what stands out (the texture's centre-surround saliency).
+Perspectival: what stands out (the texture's edges, so that writing and small things do).
 Participatory: what the question couples to; here from the glance, the attention that the token about
 to answer pays to each place in a low-resolution look through the host (brief parts 29 and 45; the glance
 replaces the brief's untrained projection, which is never shown as relevance).
@@ -59,8 +59,8 @@ def propositional(image: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def perspectival(textures: Tensor) -> Tensor:
-    """`(B, 13, h, w)` textures -> `(B, h, w)` saliency in [0, 1]."""
-    return textures[:, INDEX["saliency"]]
+    """`(B, 13, h, w)` textures -> `(B, h, w)` edge energy in [0, 1]."""
+    return textures[:, INDEX["edge"]]
 
 
 def participatory(

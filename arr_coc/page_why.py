@@ -17,8 +17,8 @@ MAPS = {
     ),
     "perspectival": (
         "What stands out",
-        "Perspectival knowing: visual saliency, a place against its surroundings.",
-        "Places unlike what is around them.",
+        "Perspectival knowing: edge energy, how strongly brightness changes inside each token's cell.",
+        "Outlines, writing and small things.",
     ),
     "participatory": (
         "What the question points to",

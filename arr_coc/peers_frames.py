@@ -77,7 +77,7 @@ def encode_in(
     allocation: Allocation,
     frame: FrameOf,
 ) -> TokenSet:
-    """As `qwen_encode.encode_before` without context, the cells standing in a frame."""
+    """As `qwen_encode.encode_before` without surroundings, the cells standing in a frame."""
     at = [where.to(picture.patches.device) for where in frame(allocation, picture.geometry.merge)]
     positions, learned_at, places = at
     features, deepstack = encode_patches(

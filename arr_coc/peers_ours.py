@@ -96,7 +96,7 @@ def with_tensions(**values: float) -> Change:
 
 
 class Framed(ARRCOC):
-    """ARR-COC with the QuadTree, its cells encoded in a frame of `peers_frames`."""
+    """ARR-COC with the QuadTree, its cells encoded alone in a frame of `peers_frames`."""
 
     def __init__(self, frame: FrameOf, name: str) -> None:
         super().__init__(Config(allocator="quadtree"), name)
@@ -150,7 +150,8 @@ def _variants() -> dict[str, Callable[[], ARRCOC]]:
         "no-glance": {"glance": "off"},
         "separate": {"glance": "separate"},
         "periphery": {"glance": "periphery"},
-        "context": {"context": 0.1},
+        "alone": {"surroundings": 0},
+        "quadtree-alone": {"allocator": "quadtree", "surroundings": 0},
         "window": {"allocator": "window"},
         "adaptive": {"allocator": "adaptive"},
         "quadtree": {"allocator": "quadtree"},
@@ -159,12 +160,12 @@ def _variants() -> dict[str, Callable[[], ARRCOC]]:
     }
     changes = {
         "no-entropy": without_map("propositional"),
-        "no-saliency": without_map("perspectival"),
+        "no-edges": without_map("perspectival"),
         "compress-half": with_tensions(compress=0.5),
         "exploit-half": with_tensions(exploit=0.5),
         "focus-half": with_tensions(focus=0.5),
         "no-spread": with_tensions(focus=1.0),
-        "by-edge": by_channel("edge"),
+        "by-saliency": by_channel("saliency"),
         **{f"by-{name}": by_candidate(measure) for name, measure in CANDIDATES.items()},
         "max-glance": with_peak(1.0),
     }
@@ -175,7 +176,7 @@ def _variants() -> dict[str, Callable[[], ARRCOC]]:
     }
     looks = {
         "glance-16": {"tokens": 16},
-        "glance-64": {"tokens": 64},
+        "glance-36": {"tokens": 36},
         "early-layers": {"span": (0, 1 / 3)},
         "late-layers": {"span": (2 / 3, 1)},
     }

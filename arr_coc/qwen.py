@@ -301,8 +301,8 @@ class ARRCOCQwen:
             return self.encode_with(qwen_encode.encode_all, picture)
         allocation = realization.allocation
         if realization.config.prune == "before":
-            context = realization.config.context_cells(picture.tokens)
-            tokens = self.encode_with(qwen_encode.encode_before, picture, allocation, context)
+            surroundings = realization.config.surrounding_cells(picture.grid)
+            tokens = self.encode_with(qwen_encode.encode_before, picture, allocation, surroundings)
             return self.adapted(tokens, realization)
         return qwen_encode.cut(self.encode_with(qwen_encode.encode_all, picture), allocation)
 

@@ -9,7 +9,6 @@ in the processor's block order. Patch coordinates are `(row, column)` on the nat
 cells sit between its integers.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,8 +22,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
     repeat_kv,
 )
 
-from arr_coc import attending
-from arr_coc.attending import Allocation
+from arr_coc.attending import BUDGET_LOW, Allocation
 
 
 @dataclass(frozen=True)
@@ -247,17 +245,15 @@ def _average_cells(picture: Picture, corners: Tensor, rows: int, columns: int) -
 
 
 def encode_before(
-    visual: torch.nn.Module, picture: Picture, allocation: Allocation, context: int = 0
+    visual: torch.nn.Module, picture: Picture, allocation: Allocation, surroundings: int = 0
 ) -> TokenSet:
-    """Prune before the encoder: it only ever sees the kept cells, and `context` more.
+    """Prune before the encoder: it only ever sees the kept cells, and `with_surroundings`.
 
-    The context is native cells spread evenly over the picture, in the encoder alone: it attends
-    globally, and what it is shown without any surroundings it places and reads less well. Their
-    features are dropped. Allocations with coarse cells cover the surroundings and take none.
+    It attends globally, and what it is shown without surroundings it places and reads less well. The
+    features of the surroundings are dropped.
     """
     device, kept = picture.patches.device, len(allocation)
-    if context and allocation.is_native:
-        allocation = _with_context(allocation, context)
+    allocation = with_surroundings(allocation, surroundings)
     bounds = allocation.bounds().to(device)
     positions = cell_patch_positions(bounds, picture.geometry.merge)
     patch_grid = tuple(picture.grid_thw[0, 1:].tolist())
@@ -267,12 +263,37 @@ def encode_before(
     return TokenSet(features[:kept], planes, cell_places(bounds[:kept]))
 
 
-def _with_context(allocation: Allocation, context: int) -> Allocation:
-    """The native allocation, followed by those of `context` evenly spread cells that it lacks."""
-    spread = attending.uniform(allocation.grid, min(context, math.prod(allocation.grid)))
-    new = ~torch.isin(spread.native_index(), allocation.native_index())
-    cells = torch.cat([allocation.cells, spread.cells[new]])
-    return Allocation(allocation.grid, cells, torch.cat([allocation.budgets, spread.budgets[new]]))
+def with_surroundings(allocation: Allocation, at_most: int) -> Allocation:
+    """The allocation, followed by coarse cells over all of the picture that it does not hold.
+
+    The cells are of the finest level of which the whole picture takes at most `at_most`; those that
+    the allocation holds as finely or finer are left out. 0 adds none.
+    """
+    if at_most < 1:
+        return allocation
+    (h, w), level = allocation.grid, 0
+    while (rows := -(-h >> level)) * (columns := -(-w >> level)) > at_most:
+        level += 1
+    index = torch.arange(rows * columns)
+    cells = torch.stack([torch.full_like(index, level), index // columns, index % columns], 1)
+    everything = Allocation(allocation.grid, cells, torch.full(index.shape, BUDGET_LOW))
+    own = allocation.cells[:, 0]
+    fine = own <= level
+    row, column = (allocation.cells[fine, 1:] >> (level - own[fine, None])).unbind(1)
+    held = torch.zeros_like(index).index_add(
+        0, row * columns + column, areas(allocation.bounds()[fine])
+    )
+    new = held < areas(everything.bounds())
+    return Allocation(
+        allocation.grid,
+        torch.cat([allocation.cells, cells[new]]),
+        torch.cat([allocation.budgets, everything.budgets[new]]),
+    )
+
+
+def areas(bounds: Tensor) -> Tensor:
+    """`(K, 4)` bounds of cells -> `(K,)` native tokens that each covers."""
+    return (bounds[:, 2] - bounds[:, 0]) * (bounds[:, 3] - bounds[:, 1])
 
 
 def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:

@@ -19,7 +19,7 @@ from arr_coc.allocators import Spread, allocator_for
 from arr_coc.attending import Allocation
 from arr_coc.balancing import FIXED, Scalars, Tensions
 from arr_coc.components import Components
-from arr_coc.spending import MINIMUM_BUDGET, Config
+from arr_coc.spending import MINIMUM_BUDGET, Config, glance_tokens
 from arr_coc.texture import texture
 
 __all__ = [
@@ -37,9 +37,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-# A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
-# (GLANCE_TOKENS, 6 x 6) as long as that is at most one in GLANCE_AT_MOST.
-GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 36, 7
 # Above this compress tension (the gist is asked for) an "auto" glance stays in the cache.
 GIST = 0.5
 
@@ -282,12 +279,6 @@ def recombine(
         relevance=relevance,
         allocation=allocation,
     )
-
-
-def glance_tokens(grid: tuple[int, int]) -> int:
-    """Tokens that a glance at an image of `grid` takes."""
-    tokens = grid[0] * grid[1]
-    return max(1, tokens // GLANCE_SHARE, min(GLANCE_TOKENS, tokens // GLANCE_AT_MOST))
 
 
 def keeps_glance(config: Config, look: Look | None, tensions: Tensions, budget: int) -> bool:

@@ -14,6 +14,15 @@ PRUNES = ("before", "after")
 # The tier that lets the question's words choose among `attending.TIERS`.
 QUESTION_TIER = "question"
 MINIMUM_BUDGET = 4
+# A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
+# (GLANCE_TOKENS, 8 x 8) as long as that is at most one in GLANCE_AT_MOST.
+GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 64, 4
+
+
+def glance_tokens(grid: tuple[int, int]) -> int:
+    """Tokens that a glance at an image of `grid` takes."""
+    tokens = grid[0] * grid[1]
+    return max(1, tokens // GLANCE_SHARE, min(GLANCE_TOKENS, tokens // GLANCE_AT_MOST))
 
 
 @dataclass(frozen=True)
@@ -27,8 +36,9 @@ class Config:
             "periphery" keeps it in the KV cache, before the fovea, as part of the budget; "auto" keeps
             it where the tensions ask for the gist and it fits; "off" takes none.
         prune: "before" the vision encoder (it only sees what is kept) or "after" it.
-        context: with "before", share in [0, 1] of the image's tokens that the encoder sees besides, spread
-            evenly; the language model never holds them.
+        surroundings: with "before", the encoder also sees the rest of the picture, in at most so many
+            coarse cells, which the language model never holds; 0 for none, None for as many as a glance
+            has.
         tier: a name from `attending.TIERS`, which overrides the share, or "question", which lets the
             question's words choose one (`balancing.lexical_tier`); None for the share.
         allocator: a name from `allocators.ALLOCATORS`. "adaptive" and "quadtree" may spend less than
@@ -42,7 +52,7 @@ class Config:
     budget: int | None = None
     glance: str = "auto"
     prune: str = "before"
-    context: float = 0.0
+    surroundings: int | None = None
     tier: str | None = None
     allocator: str = "topk"
     tensions: Tensions | None = None
@@ -57,14 +67,14 @@ class Config:
         if self.tier is not None and self.tier not in tiers:
             raise ValueError(f"tier is {self.tier!r}, expected one of {', '.join(tiers)}")
         check_allocator(self.allocator)
-        if not 0 <= self.context <= 1:
-            raise ValueError(f"context is {self.context}, allowed is 0 to 1")
+        if self.surroundings is not None and self.surroundings < 0:
+            raise ValueError(f"surroundings is {self.surroundings}, allowed is 0 or more")
         if self.budget is None:
             attending.tokens_for_share(self.share, 1)
 
-    def context_cells(self, available: int) -> int:
-        """Cells that the encoder sees besides, on an image of `available` tokens."""
-        return round(self.context * available)
+    def surrounding_cells(self, grid: tuple[int, int]) -> int:
+        """At most so many coarse cells of an image of `grid` are shown to the encoder besides."""
+        return glance_tokens(grid) if self.surroundings is None else self.surroundings
 
     def tokens(self, available: int, question: str = "") -> int:
         """Tokens to spend on an image of `available`; ValueError where it does not fit.

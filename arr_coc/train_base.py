@@ -13,15 +13,19 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.models.qwen3_vl.modeling_qwen3_vl import apply_rotary_pos_emb, repeat_kv
 
+from arr_coc.attending import native_allocation
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.qwen_encode import (
     Picture,
     Prompt,
     TokenSet,
     cell_patch_positions,
+    cell_patches,
+    cell_places,
     interpolation_taps,
+    with_surroundings,
 )
-from arr_coc.realizing import glance_tokens
+from arr_coc.spending import glance_tokens
 
 
 @dataclass(frozen=True)
@@ -47,17 +51,17 @@ def encode_full(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]
 def encode_kept(
     host: ARRCOCQwen, pictures: Sequence[Picture], kept: Sequence[Tensor]
 ) -> list[TokenSet]:
-    """The encoder on the native tokens at raster indices `kept` alone, in one call.
+    """The encoder on the native tokens at raster indices `kept` and their surroundings, in one call.
 
-    As `qwen_encode.encode_before` on each picture.
+    As `ARRCOCQwen.encode` of each picture.
     """
-    visual, patches, taps, positions = host.model.model.visual, [], [], []
+    visual, patches, taps, positions, bounds = host.model.model.visual, [], [], [], []
     for picture, index in zip(pictures, kept):
-        m = picture.geometry.merge
-        units = picture.patches.view(picture.tokens, m * m, -1)
-        patches.append(units[index].flatten(0, 1))
-        top_left = _raster_places(picture)[index].long()
-        at = cell_patch_positions(torch.cat([top_left, top_left + 1], 1), m)
+        allocation = native_allocation(index.cpu(), picture.grid, torch.zeros(len(index)))
+        seen = with_surroundings(allocation, glance_tokens(picture.grid))
+        patches.append(cell_patches(picture, seen))
+        bounds.append(seen.bounds().to(picture.patches.device))
+        at = cell_patch_positions(bounds[-1], picture.geometry.merge)
         positions.append(at)
         patch_grid = tuple(picture.grid_thw[0, 1:].tolist())
         taps.append(interpolation_taps(at, patch_grid, visual.num_grid_per_side))
@@ -71,8 +75,8 @@ def encode_kept(
         cu_seqlens=lengths.cumsum(0).int(),
         return_dict=True,
     )
-    places = [_raster_places(p)[index] for p, index in zip(pictures, kept)]
-    return _token_sets(output, [len(index) for index in kept], places)
+    whole = _token_sets(output, [len(at) for at in bounds], [cell_places(at) for at in bounds])
+    return [_first(tokens, len(index)) for tokens, index in zip(whole, kept)]
 
 
 def _raster_places(picture: Picture) -> Tensor:
@@ -85,6 +89,11 @@ def _token_sets(output: Any, counts: list[int], places: list[Tensor]) -> list[To
     planes = [output.pooler_output, *output.deepstack_features]
     rows = zip(*(plane.split(counts) for plane in planes))
     return [TokenSet(row[0], tuple(row[1:]), at) for row, at in zip(rows, places)]
+
+
+def _first(tokens: TokenSet, count: int) -> TokenSet:
+    planes = tuple(plane[:count] for plane in tokens.deepstack)
+    return TokenSet(tokens.features[:count], planes, tokens.places[:count])
 
 
 def glance_pictures(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]:

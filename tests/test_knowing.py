@@ -42,9 +42,9 @@ def test_propositional_on_a_grid_finer_than_the_picture():
     assert propositional(torch.rand(1, 3, 1, 9), (3, 4)).shape == (1, 3, 4)
 
 
-def test_perspectival_is_the_saliency_channel():
+def test_perspectival_is_the_edge_channel():
     stack = texture(torch.rand(1, 3, 64, 64), (4, 4))
-    assert torch.equal(perspectival(stack), stack[:, INDEX["saliency"]])
+    assert torch.equal(perspectival(stack), stack[:, INDEX["edge"]])
 
 
 def test_participatory_peaks_where_the_attention_did():

@@ -408,8 +408,26 @@ def test_independence_maps_do_not_depend_on_batch_mates():
     assert torch.equal(*cells)
 
 
-def test_with_everything_as_context_before_is_after(host, ask):
-    """Context is seen by the encoder and dropped: with all cells it is the whole encoder, cut."""
+def test_surroundings_hold_everything_that_the_allocation_does_not():
+    grid = (5, 7)
+    cells = torch.tensor([(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 4, 6), (0, 2, 2)])
+    allocation = Allocation(grid, cells, torch.full((6,), 100.0))
+    level_1 = qwen_encode.with_surroundings(allocation, 12)  # 3 x 4 cells of level 1
+    assert torch.equal(level_1.cells[:6], cells)
+    others = [(1, y, x) for y in range(3) for x in range(4) if (y, x) not in ((0, 0), (2, 3))]
+    assert level_1.cells[6:].tolist() == [list(cell) for cell in others]
+    assert level_1.cells[6:, 0].unique().tolist() == [1]
+    level_2 = qwen_encode.with_surroundings(allocation, 11)
+    assert level_2.cells[6:].tolist() == [[2, y, x] for y in range(2) for x in range(2)]
+    assert qwen_encode.with_surroundings(allocation, 1).cells[6:].tolist() == [[3, 0, 0]]
+    assert qwen_encode.with_surroundings(allocation, 0) is allocation
+    coarse = Allocation(grid, torch.tensor([(2, 0, 0), (1, 0, 2)]), torch.full((2,), 100.0))
+    added = qwen_encode.with_surroundings(coarse, 12).cells[2:].tolist()
+    assert [1, 0, 2] not in added and [1, 0, 0] in added and len(added) == 11
+
+
+def test_with_everything_as_surroundings_before_is_after(host, ask):
+    """Surroundings are seen by the encoder and dropped: native ones make the whole encoder, cut."""
     allocation = TopK()(torch.rand(ask.picture.grid, generator=torch.Generator().manual_seed(5)), 7)
     visual, picture = host.model.model.visual, ask.picture
     with torch.inference_mode():

@@ -386,7 +386,7 @@ def varied(name, tiny, ask):
 
 
 @pytest.mark.parametrize(
-    ("name", "gone"), [("no-entropy", "propositional"), ("no-saliency", "perspectival")]
+    ("name", "gone"), [("no-entropy", "propositional"), ("no-edges", "perspectival")]
 )
 def test_a_map_that_is_taken_away_is_even_and_the_others_stay(tiny, ask, plain, name, gone):
     without = varied(name, tiny, ask)
@@ -410,14 +410,14 @@ def test_without_spreading_the_best_places_take_all(tiny, ask):
 
 def test_another_look_changes_the_look_alone_and_leaves_the_host_as_it_was(tiny, ask, plain):
     layers = list(tiny.attention_layers)
-    assert plain.look.tokens < varied("glance-16", tiny, ask).look.tokens <= 16
+    assert plain.look.tokens < varied("glance-36", tiny, ask).look.tokens <= 36
     early, late = (varied(f"{part}-layers", tiny, ask).look for part in ("early", "late"))
     assert not torch.equal(early.attention, late.attention)
     assert tiny.attention_layers == layers
 
 
 def test_a_channel_or_a_candidate_takes_the_place_of_the_perspectival_map(tiny, ask, plain):
-    expected = {"edge": plain.textures[:, INDEX["edge"]]} | {
+    expected = {"saliency": plain.textures[:, INDEX["saliency"]]} | {
         name: measure(ask.picture.pixels(), plain.grid) for name, measure in CANDIDATES.items()
     }
     for name, perspectival in expected.items():

@@ -155,7 +155,7 @@ def test_recombining_with_too_small_a_budget_names_both_numbers():
         (dict(prune="during"), "prune is 'during', expected one of before, after"),
         (dict(share=0.0), "share is 0.0, allowed"),
         (dict(share=1.2), "share is 1.2, allowed"),
-        (dict(context=2.0), "context is 2.0, allowed is 0 to 1"),
+        (dict(surroundings=-1), "surroundings is -1, allowed is 0 or more"),
         (dict(tier="best"), "tier is 'best', expected one of fast, balanced, accurate, question"),
         (
             dict(allocator="best"),
@@ -225,8 +225,8 @@ def maps(realization):
 
 def test_the_glance_takes_a_sixteenth_but_enough_to_find_things():
     assert glance_tokens((32, 32)) == 64
-    assert glance_tokens((16, 16)) == 36
-    assert glance_tokens((8, 8)) == 9
+    assert glance_tokens((16, 16)) == 64
+    assert glance_tokens((8, 8)) == 16
     assert glance_tokens((1, 2)) == 1
 
 

@@ -64,7 +64,9 @@ def test_tokens_encoded_together_are_those_encoded_alone(host, picture):
         together = train_base.encode_kept(host, pictures, kept)
         for p, index, tokens in zip(pictures, kept, together):
             allocation = native_allocation(index, p.grid, torch.ones(len(index)))
-            alone = qwen_encode.encode_before(host.model.model.visual, p, allocation)
+            surroundings = glance_tokens(p.grid)
+            visual = host.model.model.visual
+            alone = qwen_encode.encode_before(visual, p, allocation, surroundings)
             assert torch.equal(tokens.places, alone.places)
             assert torch.allclose(tokens.features, alone.features, atol=1e-4)
             assert torch.allclose(tokens.deepstack[-1], alone.deepstack[-1], atol=1e-4)
