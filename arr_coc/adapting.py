@@ -1,9 +1,10 @@
-"""Adapting: the quality adapter, which mends visual tokens that were encoded without their surroundings.
+"""Adapting: the quality adapter, which mends visual tokens encoded from a part of the picture.
 
-A vision encoder that sees only the kept patches gives other features than one that sees all of them.
-The adapter adds to each kept token a small correction, told the cell's level and place, and if it attends
-what else was kept. Its gates are 0 at the start: then it is the identity, bit for bit. Trained by
-`arr_coc.train` to come near what the full encoder gives at the same places (brief, part 29).
+A vision encoder that sees the kept patches, and the rest in coarse cells, gives other features than one
+that sees all of them. The adapter adds to each kept token a small correction, told the cell's level and
+place, and if it attends what else was kept. Its gates are 0 at the start: then it is the identity, bit
+for bit. Trained by `arr_coc.train` to come near what the full encoder gives at the same places (brief,
+part 29).
 """
 
 import torch

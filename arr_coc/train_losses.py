@@ -1,8 +1,8 @@
 """The losses of training, per question: the base asked again with what was decided.
 
 Half of the questions are answered with every likely token there by its share, half with the tokens
-that are kept for good, encoded alone and mended by the adapter. What each loss is for stands in
-docs/training.md.
+that are kept for good, encoded from a part of the picture and mended by the adapter. What each loss is
+for stands in docs/training.md.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from arr_coc.train_group import Group
 WEIGHTS = {
     "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
     "cover": 1.0,  # -log of the evidence that is kept
-    "mended": 1.0,  # cross-entropy of the answer, kept tokens encoded alone and adapted
+    "mended": 1.0,  # cross-entropy of the answer, kept tokens encoded from a part, adapted
     "distil": 2.0,  # what the adapter leaves of the distance to the full encoder's features
     "prior": 1.0,  # the tensions that a question's words suggest
     "pressure": 1.0,  # relevance beyond the budget
@@ -154,10 +154,10 @@ class Losses:
         return tokens, shares
 
     def _mended(self, rows: list[int]) -> tuple[list[TokenSet], list[Tensor], Tensor]:
-        """Kept tokens encoded alone, adapted; their shares; the distance to the full ones left.
+        """Kept tokens encoded from a part, adapted; their shares; the distance to the full ones left.
 
         The shares are 1, with the gradient of the soft ones (straight-through): it is here that the
-        tensions learn what tokens from everywhere are worth to an encoder that sees nothing else.
+        tensions learn what tokens from everywhere are worth to an encoder that sees little else.
         """
         made, group = self.made, self.group
         if not rows:
