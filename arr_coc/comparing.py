@@ -32,10 +32,12 @@ __all__ = ["ComparisonResult", "LookResult", "Where", "allocation_of", "check", 
 
 log = logging.getLogger(__name__)
 
+# As `spending`, `allocators`, `attending` and `qwen` have them, told without importing torch.
 GLANCES = ("auto", "periphery", "separate", "off")
 PRUNES = ("before", "after")
 ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
 TIERS = ("fast", "balanced", "accurate", "question")
+NO_REVISION = "none"
 DEADLINE_S = 60.0
 NEW_TOKENS = 32
 MOST_QUESTIONS = 3
@@ -131,7 +133,7 @@ def check(
         allocator: one of `ALLOCATORS`.
         tier: one of `TIERS`, which overrides the share, or None.
         tensions: compress, exploit and focus in [0, 1], or None to let the policy choose.
-        revision: of the ARR-COC weights, of those loaded; None or "" for the default.
+        revision: of the ARR-COC weights, of those loaded; None or "" for the default, "none" for none.
         shrunk: look a third time, at the picture resized to the focused look's tokens.
         native: visual tokens to cut the picture into first, one of `native.SIZES`; None as it is.
         questions: up to three whose maps alone are wanted, in place of answers.

@@ -22,6 +22,7 @@ from arr_coc import components as trained
 from arr_coc.components import Components
 
 BUNDLED_BASE = Path(__file__).parent / "bundled" / "base"
+BUNDLED_WEIGHTS = Path(__file__).parent / "bundled" / "arr-coc"
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"
 MODEL_TYPE = "qwen3_vl"
 FORMAT_VERSION = 2
@@ -59,6 +60,17 @@ def default_base() -> str:
         torch.cuda.is_available() or os.environ.get("SPACES_ZERO_GPU")
     )
     return QWEN if on_gpu_space else str(BUNDLED_BASE)
+
+
+def default_weights(is_bundled: bool) -> str | None:
+    """ARR-COC weights where none are named: `ARR_COC_WEIGHTS`, else the bundled base's own.
+
+    An empty `ARR_COC_WEIGHTS` is training-free, as is any other base.
+    """
+    named = os.environ.get("ARR_COC_WEIGHTS")
+    if named is None and is_bundled and BUNDLED_WEIGHTS.is_dir():
+        return str(BUNDLED_WEIGHTS)
+    return named
 
 
 def revisions() -> list[str]:

@@ -154,12 +154,20 @@ def badge_loading(recorded: bool = False) -> str:
     return f'<span class="arr-badge arr-wait">{words}</span>'
 
 
-def badge_ready(name: str, bundled: bool, device: str, learned: bool) -> str:
-    """Which model runs, with which weights, on what, and whether what is shown was recorded."""
+def badge_ready(
+    name: str, bundled: bool, device: str, learned: bool, notices: Sequence[str] = ()
+) -> str:
+    """Which model runs, with which weights, on what, and whether what is shown was recorded.
+
+    `notices` say why weights that were named are not in use; they are told where the weights are.
+    """
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
     weights = "learned settings" if learned else "fixed rules, not learned"
-    titles = ("The base model both looks share", "ARR-COC weights", "Where it runs")
+    if notices:
+        weights += "; named weights could not be used"
+    about_weights = escaped(" ".join(("ARR-COC weights.", *notices)))
+    titles = ("The base model both looks share", about_weights, "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
     shown = (
         f'<span class="arr-if-live">live on {where}</span>'

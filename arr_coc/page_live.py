@@ -105,14 +105,18 @@ class Live:
             return page.header(page.badge_failed(str(error))), *SKIP * 4
         learned = getattr(model, "policies", None) or {}
         badge = page.badge_ready(
-            str(model.name), model.is_bundled, str(model.device), bool(learned)
+            str(model.name),
+            model.is_bundled,
+            str(model.device),
+            bool(learned),
+            self.loader.notices,
         )
         reads = not model.is_bundled or playing.can_read(playing.good_kinds())
         return (
             page.header(badge),
             page_parts.about(model.is_bundled),
             gr.update(visible=reads),
-            gr.update(choices=[("the default", ""), *((name, name) for name in learned)]),
+            gr.update(choices=page_parts.revision_choices(list(learned))),
             gr.update(choices=native.choices(model)),
         )
 

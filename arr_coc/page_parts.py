@@ -44,6 +44,12 @@ FULL_JS = (
 UNQUEUED_JS = f"(shown) => {NOT_STARTED} ? {json.dumps(_IDLE)} : shown"
 
 
+def revision_choices(loaded: list[str]) -> list[tuple[str, str]]:
+    """What the ARR-COC weights can be set to, where these revisions are loaded."""
+    fixed = [("none: fixed rules", comparing.NO_REVISION)] if loaded else []
+    return [("the default", ""), *((name, name) for name in loaded), *fixed]
+
+
 def show(value: str = "", **options: Any) -> gr.HTML:
     """An HTML piece without the framework's own styling; `js_on_load` is none unless given."""
     return gr.HTML(value, apply_default_css=False, **{"js_on_load": None, **options})
@@ -82,7 +88,7 @@ def settings(share: int = 20) -> tuple[dict[str, Any], gr.Accordion, gr.HTML]:
                 1, 128, comparing.NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
             )
             parts["revision"] = gr.Dropdown(
-                [("the default", "")], value="", label="Revision of the ARR-COC weights"
+                revision_choices([]), value="", label="Revision of the ARR-COC weights"
             )
             parts["cut"] = gr.Dropdown(
                 [("as it is", native.AS_IS)],

@@ -9,7 +9,6 @@ Decoding is greedy, so that two answers differ by what was seen and not by chanc
 """
 
 import logging
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,8 +98,8 @@ class ARRCOCQwen:
 
         Args:
             base: Hub id or local folder; None takes `ARR_COC_BASE`, else `default_base()`.
-            components: Hub id or folder of ARR-COC weights; None takes `ARR_COC_WEIGHTS`, and ""
-                is training-free, without a network call.
+            components: Hub id or folder of ARR-COC weights; None takes `loading.default_weights`,
+                and "" is training-free, without a network call.
             revision: of `components` on the Hub; None loads each of `ARR_COC_REVISIONS`, the first
                 of them being the default, or else the latest.
             device: None takes CUDA where there is one.
@@ -112,7 +111,7 @@ class ARRCOCQwen:
         parts = loading.load_base(base, device=device, dtype=dtype)
         identity = loading.identity(parts.model)
         if components is None:
-            components = os.environ.get("ARR_COC_WEIGHTS")
+            components = loading.default_weights(parts.is_bundled)
         policies = {}
         for name in [revision] if revision else loading.revisions() or [None]:
             policy = loading.load_components(components, name, base=parts.name, **identity)

@@ -50,12 +50,11 @@ class Loader:
         or training-free, and `notices` says why.
         """
         try:
+            from arr_coc import loading
             from arr_coc.qwen import ARRCOCQwen
 
             model = ARRCOCQwen.from_pretrained(components="", device=device)
-            if components := os.environ.get("ARR_COC_WEIGHTS"):
-                from arr_coc import loading
-
+            if components := loading.default_weights(model.is_bundled):
                 found = loading.policies_for(model, components, loading.revisions())
                 model.policies, self.notices = found
             if self.warm:

@@ -326,7 +326,7 @@ def test_model_text_is_escaped_everywhere():
         page_results.answers(finished(text=evil), finished(error=evil), truth=evil),
         page_results.message(evil),
         page.badge_failed(evil),
-        page.badge_ready(evil, False, evil, True),
+        page.badge_ready(evil, False, evil, True, [evil]),
     ]
     for text in shown:
         assert "<img" not in text and "&lt;img" in text and "${7*6}" in text

@@ -212,3 +212,12 @@ def test_shrunk_is_the_stock_model_on_the_resized_picture(bundled, picture):
     assert result["shrunk"]["stages_s"]["glance"] == 0
     looks = [result[look] for look in ("full", "focused", "shrunk")]
     assert all(0 <= look["first_token_entropy"] < 12 for look in looks)
+
+
+def test_the_choices_are_those_of_the_package():
+    from arr_coc import allocators, attending, qwen, spending
+
+    assert sorted(comparing.GLANCES) == sorted(spending.GLANCES)
+    assert comparing.PRUNES == spending.PRUNES and comparing.ALLOCATORS == allocators.ALLOCATORS
+    assert (*attending.TIERS, spending.QUESTION_TIER) == comparing.TIERS
+    assert comparing.NO_REVISION == qwen.NO_REVISION

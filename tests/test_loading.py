@@ -131,6 +131,22 @@ def test_without_weights_nothing_is_fetched(monkeypatch):
     assert ARRCOCQwen.from_pretrained(components="").policies == {}
 
 
+def test_the_bundled_base_has_weights_of_its_own_which_an_empty_name_leaves_out(
+    monkeypatch, tmp_path
+):
+    monkeypatch.delenv("ARR_COC_WEIGHTS", raising=False)
+    monkeypatch.setattr(loading, "BUNDLED_WEIGHTS", tmp_path)
+    assert loading.default_weights(is_bundled=True) == str(tmp_path)
+    assert loading.default_weights(is_bundled=False) is None
+    monkeypatch.setenv("ARR_COC_WEIGHTS", "")
+    assert loading.default_weights(is_bundled=True) == ""
+    monkeypatch.setenv("ARR_COC_WEIGHTS", "org/weights")
+    assert loading.default_weights(is_bundled=True) == "org/weights"
+    monkeypatch.delenv("ARR_COC_WEIGHTS")
+    monkeypatch.setattr(loading, "BUNDLED_WEIGHTS", tmp_path / "gone")
+    assert loading.default_weights(is_bundled=True) is None
+
+
 def test_weights_for_another_base_name_both(tmp_path):
     save(tmp_path, size=12, base="some/other-base")
     with pytest.raises(ValueError, match=rf"made for 'some/other-base' \(hidden size 12\).*{SIZE}"):
