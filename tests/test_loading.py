@@ -81,7 +81,7 @@ def test_weights_make_a_round_trip_and_are_used(tmp_path, picture, bundled):
 
 
 def test_training_free_can_be_chosen_beside_weights(tmp_path, picture, bundled):
-    free = bundled.realize(picture, "is there a car?")
+    free = bundled.realize(picture, "is there a car?", Config(revision="none"))
     save(tmp_path, mark=bundled.identity()["fingerprint"])
     host = ARRCOCQwen.from_pretrained(components=tmp_path)
     found = host.realize(picture, "is there a car?", Config(revision="none"))
