@@ -4,9 +4,10 @@ Measured at batch 1, nothing shared between methods: preparing the image and the
 the method does, and the prefill up to the first token. Methods take turns in a shuffled order, so
 that a machine's drift meets all of them; ratios to stock are taken within a question.
 
-Modelled: how many tokens went through how many blocks of the vision tower and the text model is
-counted while measuring, and priced by the stage times that `arr_coc.benchmark` took at the shapes
-of Qwen3-VL-2B. A peer's own arithmetic (similarities, sorting) is priced at nothing, ARR-COC's maps
+Modelled: how many tokens go through how many blocks of the vision tower and the text model is counted
+on the same pictures enlarged to the benchmark's size (a glance and the like do not grow with the
+picture), and priced by the stage times that `arr_coc.benchmark` took at the shapes of Qwen3-VL-2B.
+A peer's own arithmetic (similarities, sorting) is priced at nothing, ARR-COC's maps
 at what the benchmark saw.
 """
 
@@ -182,6 +183,9 @@ def _modelled(host, curve, method, name: str, share: float, items) -> float | No
     for item in items[:COUNTED]:
         with torch.inference_mode(), counted(host) as work:
             ask = host.prepare(item.image, item.text)
+            if curve is not None:
+                grid = _enlarged(ask.picture.grid, curve.image_tokens)
+                ask = host.prepare(item.image, item.text, grid)
             native = ask.picture.tokens
             reduced = method(host, ask, item.text, budget_tokens(share, native))
             evaluate_answer.first_token(host, reduced.prompt, reduced)
@@ -189,6 +193,13 @@ def _modelled(host, curve, method, name: str, share: float, items) -> float | No
             words = ask.prompt.prefix.shape[1] + ask.prompt.suffix.shape[1]
             found.append(curve.seconds(work, native, words, name.startswith("arr-coc")))
     return float(np.median(found)) if found else None
+
+
+def _enlarged(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
+    """A grid of about so many tokens and of the same aspect."""
+    scale = (tokens / (grid[0] * grid[1])) ** 0.5
+    rows, columns = (max(1, round(side * scale)) for side in grid)
+    return rows, columns
 
 
 def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -298,10 +298,10 @@ class ARRCOCQwen:
         """Visual tokens of a picture: all of them (None), or those a Realization keeps."""
         if realization is None:
             return self.encode_with(qwen_encode.encode_all, picture)
-        allocation = realization.allocation
-        if realization.config.prune == "before":
-            surroundings = realization.config.surrounding_cells(picture.grid)
-            tokens = self.encode_with(qwen_encode.encode_before, picture, allocation, surroundings)
+        allocation, config = realization.allocation, realization.config
+        if config.prune == "before":
+            around = config.surrounding_cells(picture.grid), config.halo
+            tokens = self.encode_with(qwen_encode.encode_before, picture, allocation, *around)
             return self.adapted(tokens, realization)
         return qwen_encode.cut(self.encode_with(qwen_encode.encode_all, picture), allocation)
 

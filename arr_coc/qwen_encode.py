@@ -245,15 +245,19 @@ def _average_cells(picture: Picture, corners: Tensor, rows: int, columns: int) -
 
 
 def encode_before(
-    visual: torch.nn.Module, picture: Picture, allocation: Allocation, surroundings: int = 0
+    visual: torch.nn.Module,
+    picture: Picture,
+    allocation: Allocation,
+    surroundings: int = 0,
+    halo: float = 0.0,
 ) -> TokenSet:
-    """Prune before the encoder: it only ever sees the kept cells, and `with_surroundings`.
+    """Prune before the encoder: it only ever sees the kept cells, `with_halo` and `with_surroundings`.
 
-    It attends globally, and what it is shown without surroundings it places and reads less well. The
-    features of the surroundings are dropped.
+    It attends globally, and what it is shown on its own it places and reads less well. The features of
+    halo and surroundings are dropped.
     """
     device, kept = picture.patches.device, len(allocation)
-    allocation = with_surroundings(allocation, surroundings)
+    allocation = with_surroundings(with_halo(allocation, halo), surroundings)
     bounds = allocation.bounds().to(device)
     positions = cell_patch_positions(bounds, picture.geometry.merge)
     patch_grid = tuple(picture.grid_thw[0, 1:].tolist())
@@ -261,6 +265,30 @@ def encode_before(
     features, deepstack = encode_patches(visual, patches, positions, patch_grid)
     planes = tuple(plane[:kept] for plane in deepstack)
     return TokenSet(features[:kept], planes, cell_places(bounds[:kept]))
+
+
+def with_halo(allocation: Allocation, share: float) -> Allocation:
+    """The allocation, followed by `round(share * K)` native cells next to those it holds.
+
+    First those with the most neighbours among the held, in the 3 x 3 cells around them and then in the
+    5 x 5; ties in raster order. Coarse cells already cover what is around them: an allocation that has
+    some is left as it is.
+    """
+    h, w = allocation.grid
+    more = min(round(share * len(allocation)), h * w - len(allocation))
+    if more < 1 or not allocation.is_native:
+        return allocation
+    held = torch.zeros(1, 1, h, w, dtype=torch.float64)
+    held.view(-1)[allocation.native_index()] = 1
+    near, far = (F.conv2d(held, torch.ones(1, 1, n, n).double(), padding=n // 2) for n in (3, 5))
+    score = (near * 100 + far - held * 10_000).flatten()
+    index = score.sort(descending=True, stable=True).indices[:more].sort().values
+    cells = torch.stack([torch.zeros_like(index), index // w, index % w], 1)
+    return Allocation(
+        allocation.grid,
+        torch.cat([allocation.cells, cells]),
+        torch.cat([allocation.budgets, torch.full(index.shape, BUDGET_LOW)]),
+    )
 
 
 def with_surroundings(allocation: Allocation, at_most: int) -> Allocation:

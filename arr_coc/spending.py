@@ -17,6 +17,7 @@ MINIMUM_BUDGET = 4
 # A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
 # (GLANCE_TOKENS, 8 x 8) as long as that is at most one in GLANCE_AT_MOST.
 GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 64, 4
+HALO = 0.5
 
 
 def glance_tokens(grid: tuple[int, int]) -> int:
@@ -39,6 +40,8 @@ class Config:
         surroundings: with "before", the encoder also sees the rest of the picture, in at most so many
             coarse cells, which the language model never holds; 0 for none, None for as many as a glance
             has.
+        halo: with "before", the encoder also sees so many more native cells next to the kept ones, as a
+            share of them; the language model never holds these either.
         tier: a name from `attending.TIERS`, which overrides the share, or "question", which lets the
             question's words choose one (`balancing.lexical_tier`); None for the share.
         allocator: a name from `allocators.ALLOCATORS`. "adaptive" and "quadtree" may spend less than
@@ -53,6 +56,7 @@ class Config:
     glance: str = "auto"
     prune: str = "before"
     surroundings: int | None = None
+    halo: float = HALO
     tier: str | None = None
     allocator: str = "topk"
     tensions: Tensions | None = None
@@ -69,6 +73,8 @@ class Config:
         check_allocator(self.allocator)
         if self.surroundings is not None and self.surroundings < 0:
             raise ValueError(f"surroundings is {self.surroundings}, allowed is 0 or more")
+        if not self.halo >= 0:
+            raise ValueError(f"halo is {self.halo}, allowed is 0 or more")
         if self.budget is None:
             attending.tokens_for_share(self.share, 1)
 

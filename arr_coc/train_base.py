@@ -23,9 +23,10 @@ from arr_coc.qwen_encode import (
     cell_patches,
     cell_places,
     interpolation_taps,
+    with_halo,
     with_surroundings,
 )
-from arr_coc.spending import glance_tokens
+from arr_coc.spending import HALO, glance_tokens
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ def encode_full(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]
 def encode_kept(
     host: ARRCOCQwen, pictures: Sequence[Picture], kept: Sequence[Tensor]
 ) -> list[TokenSet]:
-    """The encoder on the native tokens at raster indices `kept` and their surroundings, in one call.
+    """The encoder on the native tokens at raster indices `kept` and what is around them, in one call.
 
     As `ARRCOCQwen.encode` of each picture.
     """
     visual, patches, taps, positions, bounds = host.model.model.visual, [], [], [], []
     for picture, index in zip(pictures, kept):
         allocation = native_allocation(index.cpu(), picture.grid, torch.zeros(len(index)))
-        seen = with_surroundings(allocation, glance_tokens(picture.grid))
+        seen = with_surroundings(with_halo(allocation, HALO), glance_tokens(picture.grid))
         patches.append(cell_patches(picture, seen))
         bounds.append(seen.bounds().to(picture.patches.device))
         at = cell_patch_positions(bounds[-1], picture.geometry.merge)

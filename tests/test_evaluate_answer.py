@@ -12,7 +12,9 @@ from arr_coc import evaluate_time as timing
 from arr_coc.evaluate_data import Item, Ref
 from arr_coc.loading import BUNDLED_BASE
 from arr_coc.peers import ARRCOC, METHODS
+from arr_coc.qwen_encode import with_halo, with_surroundings
 from arr_coc.realizing import Config
+from arr_coc.spending import HALO, glance_tokens
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = ("what colour is the ball?", "is there a sign in the picture?", "number?")
@@ -117,7 +119,7 @@ def test_unequal_rows_are_refused(tiny):
 
 @pytest.fixture(scope="module")
 def remembering():
-    return evaluate_rows.RememberingHost.from_pretrained(BUNDLED_BASE, "", device="cpu")
+    return evaluate_rows.RememberingHost.from_pretrained(BUNDLED_BASE, device="cpu")
 
 
 @pytest.mark.parametrize("method", ["stock", "visionzip", "arr-coc-after", "divprune"])
@@ -188,7 +190,10 @@ def test_all_work_is_counted_and_no_hook_stays(tiny, picture):
         reduced = method_named("periphery")(tiny, ask, QUESTIONS[0], 16)
         evaluate_answer.first_token(tiny, reduced.prompt, reduced)
     glance, fovea = len(reduced.periphery.tokens), len(reduced.tokens)
-    assert work.vision == {glance: len(visual.blocks), fovea: len(visual.blocks)}
+    seen = with_halo(reduced.realization.allocation, HALO)
+    seen = len(with_surroundings(seen, glance_tokens(ask.picture.grid)))
+    assert seen > fovea
+    assert work.vision == {glance: len(visual.blocks), seen: len(visual.blocks)}
     prefix, suffix = ask.prompt.prefix.shape[1], ask.prompt.suffix.shape[1]
     assert work.text[fovea + suffix] == work.text[prefix + glance + suffix] == len(text.layers)
     assert not any(b._forward_pre_hooks for b in (*visual.blocks, *text.layers))

@@ -426,12 +426,28 @@ def test_surroundings_hold_everything_that_the_allocation_does_not():
     assert [1, 0, 2] not in added and [1, 0, 0] in added and len(added) == 11
 
 
+def test_a_halo_is_the_native_cells_next_to_the_held_ones():
+    grid = (5, 6)
+    pair = native_allocation(torch.tensor([8, 9]), grid, torch.ones(2))  # (1, 2) and (1, 3)
+    near = [(0, 2), (0, 3), (2, 2), (2, 3)]  # these touch both, the others one
+    halo = qwen_encode.with_halo(pair, 2)
+    assert torch.equal(halo.cells[:2], pair.cells)
+    assert halo.cells[2:].tolist() == [[0, *place] for place in near]
+    assert [0, 1, 1] in qwen_encode.with_halo(pair, 3).cells.tolist()
+    everything = qwen_encode.with_halo(pair, 99)
+    assert len(everything) == 30 == len(everything.cells.unique(dim=0))
+    assert qwen_encode.with_halo(pair, 0) is pair
+    coarse = Allocation(grid, torch.tensor([(1, 0, 0), (0, 4, 4)]), torch.full((2,), 100.0))
+    assert qwen_encode.with_halo(coarse, 2) is coarse
+
+
 def test_with_everything_as_surroundings_before_is_after(host, ask):
-    """Surroundings are seen by the encoder and dropped: native ones make the whole encoder, cut."""
+    """What is around is seen by the encoder and dropped: all of it makes the whole encoder, cut."""
     allocation = TopK()(torch.rand(ask.picture.grid, generator=torch.Generator().manual_seed(5)), 7)
     visual, picture = host.model.model.visual, ask.picture
     with torch.inference_mode():
         everything = qwen_encode.encode_before(visual, picture, allocation, picture.tokens)
+        halo = qwen_encode.encode_before(visual, picture, allocation, 0, picture.tokens)
         some = qwen_encode.encode_before(visual, picture, allocation, 5)
         none = qwen_encode.encode_before(visual, picture, allocation)
         after = qwen_encode.cut(qwen_encode.encode_all(visual, picture), allocation)
@@ -439,4 +455,5 @@ def test_with_everything_as_surroundings_before_is_after(host, ask):
     assert torch.equal(everything.places, none.places)
     assert gap(everything.features, after.features) < 1e-4
     assert all(gap(a, b) < 1e-4 for a, b in zip(everything.deepstack, after.deepstack))
+    assert torch.equal(halo.places, none.places) and gap(halo.features, after.features) < 1e-4
     assert gap(some.features, none.features) > 1e-3 < gap(some.features, after.features)

@@ -156,6 +156,8 @@ def test_recombining_with_too_small_a_budget_names_both_numbers():
         (dict(share=0.0), "share is 0.0, allowed"),
         (dict(share=1.2), "share is 1.2, allowed"),
         (dict(surroundings=-1), "surroundings is -1, allowed is 0 or more"),
+        (dict(halo=-0.5), "halo is -0.5, allowed is 0 or more"),
+        (dict(halo=float("nan")), "halo is nan, allowed is 0 or more"),
         (dict(tier="best"), "tier is 'best', expected one of fast, balanced, accurate, question"),
         (
             dict(allocator="best"),

@@ -17,7 +17,7 @@ from transformers import Trainer, TrainingArguments
 from arr_coc import components, loading, qwen_encode, train, train_base, train_data, train_report
 from arr_coc.attending import native_allocation
 from arr_coc.qwen import ARRCOCQwen
-from arr_coc.realizing import glance_tokens
+from arr_coc.spending import HALO, glance_tokens
 from arr_coc.train_model import Learner
 
 ROOT = Path(__file__).parent.parent
@@ -64,9 +64,8 @@ def test_tokens_encoded_together_are_those_encoded_alone(host, picture):
         together = train_base.encode_kept(host, pictures, kept)
         for p, index, tokens in zip(pictures, kept, together):
             allocation = native_allocation(index, p.grid, torch.ones(len(index)))
-            surroundings = glance_tokens(p.grid)
-            visual = host.model.model.visual
-            alone = qwen_encode.encode_before(visual, p, allocation, surroundings)
+            around = glance_tokens(p.grid), HALO
+            alone = qwen_encode.encode_before(host.model.model.visual, p, allocation, *around)
             assert torch.equal(tokens.places, alone.places)
             assert torch.allclose(tokens.features, alone.features, atol=1e-4)
             assert torch.allclose(tokens.deepstack[-1], alone.deepstack[-1], atol=1e-4)
@@ -271,8 +270,9 @@ class TrainingState:
 
 def test_the_report_puts_the_host_back_and_compares_both(bundled):
     parts = learner(bundled).parts.eval()
+    before = bundled.policies
     found = train_report.compare(bundled, parts, 1, 905_000_000, kinds=["colour"], shares=(0.2,))
-    assert bundled.policies == {}
+    assert bundled.policies is before
     for method in ("training-free", "learned"):
         assert found["0.2"][method]["n"] == 1 and 0 <= found["0.2"][method]["coverage"]["mean"] <= 1
         assert found["0.2"][method]["p95"] >= found["0.2"][method]["p50"] > 0
