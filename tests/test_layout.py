@@ -63,7 +63,7 @@ BELOW = {
     "peers_parts": {"components", "peers_base", "peers_ours", "qwen", "realizing"},
     "peers": {"peers_base", "peers_before", "peers_after", "peers_ours", "peers_parts"}
     | {"realizing"},
-    "train_base": {"qwen", "qwen_encode", "realizing"},
+    "train_base": {"attending", "qwen", "qwen_encode", "spending"},
     "train_data": {"balancing", "evaluate_data", "scenes"},
     "train_group": {"knowing", "qwen", "qwen_encode", "texture", "train_base", "train_data"},
     "train_decide": {"attending", "balancing", "components", "knowing", "realizing", "relaxing"}

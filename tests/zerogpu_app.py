@@ -78,7 +78,12 @@ class Stub:
         yield Answer(f"{place} {image.size[0]}x{image.size[1]}", "done", True, Measures())
 
 
-for name, parts in {"qwen": {"ARRCOCQwen": Stub}, "realizing": {"Config": Config}}.items():
+STUBS = {
+    "qwen": {"ARRCOCQwen": Stub},
+    "realizing": {"Config": Config},
+    "loading": {"default_weights": lambda is_bundled: None},
+}
+for name, parts in STUBS.items():
     module = types.ModuleType(f"arr_coc.{name}")
     module.__dict__.update(parts)
     sys.modules[module.__name__] = module
