@@ -12,7 +12,6 @@ import argparse
 import hashlib
 import json
 import statistics
-import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +45,7 @@ class About(TypedDict):
     date: str
     base: str
     base_sha256: str
+    weights_sha256: str  # of ARR-COC's; empty where it is training-free or not a folder
     repetitions: int
     machine: dict[str, Any]
 
@@ -120,29 +120,20 @@ def median_look(looks: list[comparing.LookResult]) -> comparing.LookResult:
     }
 
 
-def commit() -> str:
-    """The checkout's commit, "-dirty" where files differ from it; "" without git."""
-    try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty"],
-            cwd=ROOT, capture_output=True, text=True, timeout=10,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
-
-
 def record(base: str, examples: Path, repetitions: int) -> dict[str, Any]:
     """Compare every example in the folder `examples`; the whole report, as it is written."""
     from tqdm import tqdm
 
     from arr_coc import measuring
-    from arr_coc.loading import BUNDLED_BASE
+    from arr_coc.loading import BUNDLED_BASE, default_weights
     from arr_coc.qwen import ARRCOCQwen
 
     folder = BUNDLED_BASE if base == "bundled" else base
     model = ARRCOCQwen.from_pretrained(folder)
-    weights = Path(folder) / "model.safetensors"
+    files = [
+        Path(f or "none") / "model.safetensors" for f in (folder, default_weights(model.is_bundled))
+    ]
+    base_sha256, weights_sha256 = (digest(file) if file.is_file() else "" for file in files)
     entries = json.loads((examples / "examples.json").read_text(encoding="utf-8"))
     recordings = []
     for entry in entries[:1]:  # what comes first pays for what is set up once
@@ -161,10 +152,11 @@ def record(base: str, examples: Path, repetitions: int) -> dict[str, Any]:
         )
     about = About(
         command=f"python -m arr_coc.record --base {base} --repetitions {repetitions}",
-        commit=commit(),
+        commit=measuring.commit() or "",
         date=datetime.now(UTC).date().isoformat(),
         base=base,
-        base_sha256=digest(weights) if weights.is_file() else "",
+        base_sha256=base_sha256,
+        weights_sha256=weights_sha256,
         repetitions=repetitions,
         machine=measuring.machine(model.device),
     )

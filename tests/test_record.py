@@ -74,8 +74,9 @@ def test_what_is_committed_is_current():
     about, recordings = record.load(BUNDLED_EXAMPLES)
     if about is None:
         return
-    weights = record.ROOT / "arr_coc" / "bundled" / "base" / "model.safetensors"
-    assert about["base_sha256"] == record.digest(weights), f"run {about['command']}"
+    for key, name in (("base_sha256", "base"), ("weights_sha256", "arr-coc")):
+        weights = record.ROOT / "arr_coc" / "bundled" / name / "model.safetensors"
+        assert about[key] == record.digest(weights), f"run {about['command']}"
     for card in page.load_examples(BUNDLED_EXAMPLES):
         assert record.find(recordings, card.path, card.question), card.path.name
 
