@@ -11,6 +11,7 @@ from typing import Any
 
 from arr_coc.page import escaped
 from arr_coc.page_results import seconds
+from arr_coc.peers_words import WORDS
 
 NONE = "No evaluation was published with this version yet, so there is nothing to show here."
 FIGURES = {
@@ -22,6 +23,13 @@ FIGURES = {
 }
 OURS, STOCK = "arr-coc", "stock"
 NAMES = {OURS: "ARR-COC (focused look)", STOCK: "stock (full look)"}
+# In this order; others follow by name.
+TITLES = {
+    "scenes": "Against other ways to spend fewer tokens",
+    "sweep": "By the size of the detail: when is shrinking enough?",
+    "parts": "What each part is worth",
+    "ablations": "What each choice is worth, without training",
+}
 USUAL_BUDGET = 0.2
 WORST = 3  # kinds named as failures
 
@@ -29,7 +37,11 @@ WORST = 3  # kinds named as failures
 def load(folder: Path) -> dict[str, dict[str, Any]]:
     """The summaries by the name of their folder; those that cannot be read are left out."""
     found = {}
-    for path in sorted(folder.glob("*/summary.json")):
+    order = list(TITLES)
+    for path in sorted(
+        folder.glob("*/summary.json"),
+        key=lambda p: (order.index(p.parent.name) if p.parent.name in TITLES else len(order), p),
+    ):
         try:
             summary = json.loads(path.read_text(encoding="utf-8"))
             summary["methods"], summary["what"], summary["date"]
@@ -42,7 +54,12 @@ def load(folder: Path) -> dict[str, dict[str, Any]]:
 def section(folder: Path) -> str:
     """The results as tables; one sentence where there are none."""
     found = load(folder)
-    body = "".join(_evaluation(summary) for summary in found.values()) or _said(NONE)
+    shown = [_evaluation(summary) for summary in found.values()]
+    more = [
+        f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>{table}</details>'
+        for name, table in zip(found, shown)
+    ]
+    body = "".join(shown[:1] + more[1:]) or _said(NONE)
     return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
 
 
@@ -125,7 +142,7 @@ def _sweep(summary: dict[str, Any], details: list[float]) -> str:
 def _rows(head: list[str], rows: list[tuple[str, list[str]]]) -> str:
     top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
     body = "".join(
-        f'<tr><th scope="row">{escaped(NAMES.get(name, name))}</th>'
+        f'<tr><th scope="row" title="{escaped(WORDS.get(name, ""))}">{escaped(NAMES.get(name, name))}</th>'
         + "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
         + "</tr>"
         for name, cells in rows

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.models.qwen3_vl.modeling_qwen3_vl import apply_rotary_pos_emb, repeat_kv
 
+from arr_coc.around import with_halo, with_surroundings
 from arr_coc.attending import native_allocation
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.qwen_encode import (
@@ -23,8 +24,6 @@ from arr_coc.qwen_encode import (
     cell_patches,
     cell_places,
     interpolation_taps,
-    with_halo,
-    with_surroundings,
 )
 from arr_coc.spending import HALO, glance_tokens
 

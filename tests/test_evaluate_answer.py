@@ -9,10 +9,10 @@ import torch
 
 from arr_coc import evaluate_answer, evaluate_rows
 from arr_coc import evaluate_time as timing
+from arr_coc.around import with_halo, with_surroundings
 from arr_coc.evaluate_data import Item, Ref
 from arr_coc.loading import BUNDLED_BASE
 from arr_coc.peers import ARRCOC, METHODS
-from arr_coc.qwen_encode import with_halo, with_surroundings
 from arr_coc.realizing import Config
 from arr_coc.spending import HALO, glance_tokens
 

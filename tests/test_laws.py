@@ -18,6 +18,7 @@ from transformers.vision_utils import (
 
 from arr_coc import qwen_encode
 from arr_coc.allocators import ALLOCATORS, QuadTree
+from arr_coc.around import with_halo, with_surroundings
 from arr_coc.attending import Allocation, TopK, native_allocation
 from arr_coc.qwen_encode import TokenSet, cell_patch_positions, interpolation_taps
 from arr_coc.realizing import Config, Realizer
@@ -412,17 +413,17 @@ def test_surroundings_hold_everything_that_the_allocation_does_not():
     grid = (5, 7)
     cells = torch.tensor([(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 4, 6), (0, 2, 2)])
     allocation = Allocation(grid, cells, torch.full((6,), 100.0))
-    level_1 = qwen_encode.with_surroundings(allocation, 12)  # 3 x 4 cells of level 1
+    level_1 = with_surroundings(allocation, 12)  # 3 x 4 cells of level 1
     assert torch.equal(level_1.cells[:6], cells)
     others = [(1, y, x) for y in range(3) for x in range(4) if (y, x) not in ((0, 0), (2, 3))]
     assert level_1.cells[6:].tolist() == [list(cell) for cell in others]
     assert level_1.cells[6:, 0].unique().tolist() == [1]
-    level_2 = qwen_encode.with_surroundings(allocation, 11)
+    level_2 = with_surroundings(allocation, 11)
     assert level_2.cells[6:].tolist() == [[2, y, x] for y in range(2) for x in range(2)]
-    assert qwen_encode.with_surroundings(allocation, 1).cells[6:].tolist() == [[3, 0, 0]]
-    assert qwen_encode.with_surroundings(allocation, 0) is allocation
+    assert with_surroundings(allocation, 1).cells[6:].tolist() == [[3, 0, 0]]
+    assert with_surroundings(allocation, 0) is allocation
     coarse = Allocation(grid, torch.tensor([(2, 0, 0), (1, 0, 2)]), torch.full((2,), 100.0))
-    added = qwen_encode.with_surroundings(coarse, 12).cells[2:].tolist()
+    added = with_surroundings(coarse, 12).cells[2:].tolist()
     assert [1, 0, 2] not in added and [1, 0, 0] in added and len(added) == 11
 
 
@@ -430,15 +431,16 @@ def test_a_halo_is_the_native_cells_next_to_the_held_ones():
     grid = (5, 6)
     pair = native_allocation(torch.tensor([8, 9]), grid, torch.ones(2))  # (1, 2) and (1, 3)
     near = [(0, 2), (0, 3), (2, 2), (2, 3)]  # these touch both, the others one
-    halo = qwen_encode.with_halo(pair, 2)
+    halo = with_halo(pair, 2)
     assert torch.equal(halo.cells[:2], pair.cells)
     assert halo.cells[2:].tolist() == [[0, *place] for place in near]
-    assert [0, 1, 1] in qwen_encode.with_halo(pair, 3).cells.tolist()
-    everything = qwen_encode.with_halo(pair, 99)
+    block = [[0, y, x] for y in range(3) for x in range(1, 5)]
+    assert sorted(with_halo(pair, 5).cells.tolist()) == block
+    everything = with_halo(pair, 99)
     assert len(everything) == 30 == len(everything.cells.unique(dim=0))
-    assert qwen_encode.with_halo(pair, 0) is pair
+    assert with_halo(pair, 0) is pair
     coarse = Allocation(grid, torch.tensor([(1, 0, 0), (0, 4, 4)]), torch.full((2,), 100.0))
-    assert qwen_encode.with_halo(coarse, 2) is coarse
+    assert with_halo(coarse, 2) is coarse
 
 
 def test_with_everything_as_surroundings_before_is_after(host, ask):

@@ -33,6 +33,7 @@ BELOW = {
     "knowing": {"texture"},
     "balancing": set(),
     "attending": set(),
+    "around": {"attending"},
     "allocators": {"attending"},
     "adapting": set(),
     "coupling": set(),
@@ -45,7 +46,7 @@ BELOW = {
     "warping": set(),
     "deciding": {"attending", "balancing", "realizing"},
     "loading": {"components"},
-    "qwen_encode": {"attending"},
+    "qwen_encode": {"around", "attending"},
     "qwen_answer": {"realizing", "qwen_encode", "measuring"},
     "qwen_look": {"qwen_encode", "realizing"},
     "qwen": {"components", "realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"}
@@ -63,7 +64,7 @@ BELOW = {
     "peers_parts": {"components", "peers_base", "peers_ours", "qwen", "realizing"},
     "peers": {"peers_base", "peers_before", "peers_after", "peers_ours", "peers_parts"}
     | {"realizing"},
-    "train_base": {"attending", "qwen", "qwen_encode", "spending"},
+    "train_base": {"around", "attending", "qwen", "qwen_encode", "spending"},
     "train_data": {"balancing", "evaluate_data", "scenes"},
     "train_group": {"knowing", "qwen", "qwen_encode", "texture", "train_base", "train_data"},
     "train_decide": {"attending", "balancing", "components", "knowing", "realizing", "relaxing"}

@@ -63,6 +63,16 @@ def test_a_sweep_has_a_column_for_each_size(folder):
     assert [row[0] for row in ours] == ["arr-coc, 10%", "arr-coc, 20%", "random, 20%"]
 
 
+def test_the_comparison_comes_first_and_the_rest_can_be_opened(folder):
+    for name in ("ablations", "sweep", "another"):
+        (folder / name).mkdir()
+        (folder / name / "summary.json").write_text(json.dumps(summary()))
+    assert list(page_measured.load(folder)) == ["scenes", "sweep", "ablations", "another"]
+    first, *others = page_measured.section(folder).split("<details")
+    assert "<table" in first and len(others) == 3
+    assert "<summary>another</summary>" in others[-1] and "when is shrinking" in others[0]
+
+
 def test_nothing_measured_is_said_in_a_sentence(tmp_path):
     shown = page_measured.section(tmp_path)
     assert page_measured.NONE in shown and "<table" not in shown

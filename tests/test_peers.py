@@ -13,6 +13,7 @@ from arr_coc import components, peers_select, qwen_attention, qwen_encode
 from arr_coc.attending import TopK
 from arr_coc.peers import ARRCOC, EVERY, METHODS, TRAINED, VARIANTS
 from arr_coc.peers_before import Uniform, ViCrop
+from arr_coc.peers_words import WORDS
 from arr_coc.realizing import Config, Realizer
 from arr_coc.texture import INDEX
 from arr_coc.texture_candidates import CANDIDATES
@@ -20,6 +21,10 @@ from arr_coc.texture_candidates import CANDIDATES
 SLACK = {"stock", "downsample", "vicrop"}  # whole rows and columns cannot fill every budget
 NO_IDENTITY = {"vicrop", "arr-coc", "arr-coc-after"}  # hold a glance, whatever the budget
 METHOD_NAMES = sorted(METHODS)
+
+
+def test_every_method_is_said_in_words():
+    assert set(WORDS) == set(EVERY) and len(set(WORDS.values())) == len(WORDS)
 
 
 @pytest.fixture(autouse=True)

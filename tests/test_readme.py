@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from arr_coc.peers_words import WORDS
 from arr_coc.pretrain_card import clock_line, easy_vqa_line, score_table
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-BENCHMARK = ROOT / "results" / "benchmark-2b-cpu.json"
-EVALUATION = ROOT / "results" / "scenes" / "summary.json"
+DETAILS = ROOT / "docs" / "evaluation.md"
+RESULTS = ROOT / "results"
+EVALUATION = RESULTS / "scenes" / "summary.json"
 BUDGET = 0.2
+BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
 SCORES = ROOT / "arr_coc" / "bundled" / "base" / "scores.json"
 BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
 LOOKS = {
@@ -129,16 +132,54 @@ def percent(found: dict | None, sign: str = "") -> str:
     return f"{value} [{low}, {high}]"
 
 
-BLOCKS = {"benchmark": benchmark_block, "base": base_block, "evaluation": evaluation_block}
+def variants_block(name: str) -> str:
+    """What each part or choice of ARR-COC is worth: its accuracy, and how far ARR-COC is above it."""
+    found = json.loads((RESULTS / name / "summary.json").read_text())
+    leads = {e["against"]: e["overall"] for e in found["pairs"]}
+    rows = ["| ARR-COC | | right | ARR-COC minus it | place kept |", "|---|---|---|---|---|"]
+    for e in found["methods"]:
+        short, lead = e["method"].removeprefix("arr-coc-"), percent(leads.get(e["method"]), "+")
+        cells = [short, WORDS[e["method"]], percent(e["overall"]), lead, percent(e["coverage"])]
+        rows.append(f"| {' | '.join(cells)} |")
+    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
+
+
+def sweep_block() -> str:
+    """Accuracy by the scale at which small things are drawn."""
+    found = json.loads((RESULTS / "sweep" / "summary.json").read_text())
+    right = {(e["method"], e["detail"]): e["overall"] for e in found["methods"]}
+    details = sorted({detail for _, detail in right})
+    rows = [f"| | {' | '.join(f'detail x {d:g}' for d in details)} |", "|---" * 6 + "|"]
+    for method in dict.fromkeys(m for m, _ in right):
+        rows.append(
+            f"| {method} | {' | '.join(percent(right.get((method, d))) for d in details)} |"
+        )
+    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
+
+
+def made_by(found: dict) -> str:
+    n = min(kind["n"] for kind in found["kinds"])
+    kinds = ", ".join(dict.fromkeys(kind["kind"] for kind in found["kinds"]))
+    return f"{n} questions or more of each kind ({kinds}). Made with `{found['command']}`."
+
+
+BLOCKS = {
+    "benchmark": (README, benchmark_block),
+    "base": (README, base_block),
+    "evaluation": (README, evaluation_block),
+    "parts": (DETAILS, lambda: variants_block("parts")),
+    "ablations": (DETAILS, lambda: variants_block("ablations")),
+    "sweep": (DETAILS, sweep_block),
+}
 
 
 def block(name: str) -> str:
-    return re.search(BLOCK.format(name=name), README.read_text(), re.S)[2]
+    return re.search(BLOCK.format(name=name), BLOCKS[name][0].read_text(), re.S)[2]
 
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_tables_are_what_was_measured(name):
-    assert block(name) == BLOCKS[name]()
+    assert block(name) == BLOCKS[name][1]()
 
 
 def commands() -> list[str]:
@@ -192,14 +233,11 @@ def test_it_stays_short_and_current():
 
 
 def write() -> None:
-    """Put the measured tables into the README."""
-    text = README.read_text()
-    for name, make in BLOCKS.items():
-        replacement = make()
-        text = re.sub(
-            BLOCK.format(name=name), lambda m, r=replacement: m[1] + r + m[3], text, flags=re.S
-        )
-    README.write_text(text)
+    """Put the measured tables into the pages."""
+    for name, (page, make) in BLOCKS.items():
+        table = make()
+        pattern = re.compile(BLOCK.format(name=name), re.S)
+        page.write_text(pattern.sub(lambda m, t=table: m[1] + t + m[3], page.read_text()))
 
 
 if __name__ == "__main__":
