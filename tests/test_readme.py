@@ -1,176 +1,16 @@
 """The README says what is true: its commands are CI's, its snippets run, its tables are `results/`.
 
-`python -m tests.test_readme` writes the tables anew from what was measured.
+`python -m tests.tables` writes the tables anew from what was measured.
 """
 
-import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
-from arr_coc.peers_words import WORDS
-from arr_coc.pretrain_card import clock_line, easy_vqa_line, score_table
-
-ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
-DETAILS = ROOT / "docs" / "evaluation.md"
-RESULTS = ROOT / "results"
-EVALUATION = RESULTS / "scenes" / "summary.json"
-BUDGET = 0.2
-BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
-SCORES = ROOT / "arr_coc" / "bundled" / "base" / "scores.json"
-BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
-LOOKS = {
-    "stock": "full look (stock)",
-    "after": "pruned after the encoder",
-    "before": "pruned before it, no glance",
-    "before + separate glance": "**before, glance thrown away (the default)**",
-    "before + glance as periphery": "before, glance kept in the cache",
-}
-
-
-def benchmark_block() -> str:
-    """Time to first token of every look at 1024 image tokens, with the machine under it."""
-    report = json.loads(BENCHMARK.read_text())
-    machine = report["machine"]
-    rows = [
-        "| look | tokens | encode | prefill | everything else | to first token | against stock |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for e in report["summary"]:
-        s = e["speedup"]
-        ratio = (
-            "1" if e["case"] == "stock" else f"{s['median']:.1f}x ({s['min']:.1f}-{s['max']:.1f})"
-        )
-        seconds = [e[k]["median"] for k in ("encode_s", "prefill_s", "overhead_s")]
-        cells = [f"{value:.2f} s" for value in [*seconds, e["time_to_first_token_s"]["median"]]]
-        rows.append(f"| {LOOKS[e['case']]} | {e['budget']} | {' | '.join(cells)} | {ratio} |")
-    n = report["summary"][0]["n"]
-    share = max(
-        (e["preprocess_s"]["median"] + e["relevance_s"]["median"]) for e in report["summary"]
-    ) / next(
-        e["time_to_first_token_s"]["median"] for e in report["summary"] if e["case"] == "stock"
-    )
-    text = (
-        f"Qwen3-VL-2B shapes, random weights, {report['what'].split(', ')[-1]}, one 1024 x 1024 image "
-        f"(1024 visual tokens), {machine['cores']} cores of an {machine['processor']} server CPU. "
-        f"Medians of {n} interleaved repetitions; ratios are taken within a repetition (range in "
-        "brackets). *Everything else* is preprocessing, the three maps, the decision, and the glance's "
-        f"own encode and prefill; without the glance it is at most {share:.1%} of the stock time. Made "
-        f"with `{report['command'].strip()}` ([all stages](results/{BENCHMARK.name}))."
-    )
-    return f"{text}\n\n" + "\n".join(rows) + "\n"
-
-
-def base_block() -> str:
-    """Scores of the bundled base, per kind and picture size."""
-    scores = json.loads(SCORES.read_text())
-    first = next(iter(scores.values()))
-    text = (
-        f"Exact match of the stock model on scenes from seed {first['first_seed']:,} on, never trained or "
-        "tuned on, by the size at which the picture is shown (256, 49 and 16 visual tokens); 95 % "
-        "Wilson intervals:"
-    )
-    return f"{text}\n\n{score_table(scores)}\n\n{easy_vqa_line(scores)} {clock_line(scores)}\n"
-
-
-def evaluation_block() -> str:
-    """Every method at a fifth of the tokens: accuracy, ARR-COC's lead, where it looked, time."""
-    found = json.loads(EVALUATION.read_text())
-    entries = {e["method"]: e for e in found["methods"] if e["budget"] in (1.0, BUDGET)}
-    leads = {e["against"]: e["overall"] for e in found["pairs"] if e["budget"] == BUDGET}
-    leads["stock"] = entries["arr-coc"]["against_stock"]["overall"]
-    times = {e["method"]: e for e in found["time"] if e["budget"] in (1.0, BUDGET)}
-    rows = [
-        "| method | right | ARR-COC minus it | answer's place kept | first word at 2B shapes |",
-        "|---|---|---|---|---|",
-    ]
-    for name, e in entries.items():
-        clock = times.get(name)
-        cells = [
-            percent(e["overall"]),
-            percent(leads.get(name), "+"),
-            percent(e["coverage"]),
-            f"{1 / clock['modelled_2b_ratio']:.1f}x" if clock else "",
-        ]
-        rows.append(f"| {f'**{name}**' if name == 'arr-coc' else name} | {' | '.join(cells)} |")
-    counted = [kind for kind in found["kinds"] if kind["counts"]]
-    text = (
-        f"{sum(kind['n'] for kind in counted):,} questions of {len(counted)} kinds "
-        f"({', '.join(kind['kind'] for kind in counted)}: those that the bundled model answers to "
-        f"{found['floor']:.0%} or more in full), scenes that nothing was trained or tuned on, "
-        f"{BUDGET:.0%} of the visual tokens (51 of 256). In percent, with 95 % bootstrap intervals, "
-        "paired where two methods are compared. The last column is each method's speed-up over stock "
-        "by the stage times of the benchmark above. Made with "
-        f"`{found['command']}` ([everything](results/scenes/summary.json))."
-    )
-    return f"{text}\n\n" + "\n".join([*rows, "", *by_budget(found)]) + "\n"
-
-
-def by_budget(found: dict) -> list[str]:
-    """Accuracy of the methods that were measured at every budget."""
-    right = {(e["method"], e["budget"]): e["overall"] for e in found["methods"]}
-    budgets = sorted({b for _, b in right if b < 1})
-    rows = [f"| right at | {' | '.join(f'{b:.0%}' for b in budgets)} |", "|---" * 5 + "|"]
-    for name in dict.fromkeys(m for m, _ in right):
-        if all((name, b) in right for b in budgets):
-            cells = [percent(right[name, b]) for b in budgets]
-            rows.append(f"| {name} | {' | '.join(cells)} |")
-    return rows
-
-
-def percent(found: dict | None, sign: str = "") -> str:
-    """A share and its interval in percent; empty where there is none."""
-    if not found:
-        return ""
-    low, high = found["interval"]
-    value, low, high = (f"{100 * x:{sign}.1f}" for x in (found["value"], low, high))
-    return f"{value} [{low}, {high}]"
-
-
-def variants_block(name: str) -> str:
-    """What each part or choice of ARR-COC is worth: its accuracy, and how far ARR-COC is above it."""
-    found = json.loads((RESULTS / name / "summary.json").read_text())
-    leads = {e["against"]: e["overall"] for e in found["pairs"]}
-    rows = ["| ARR-COC | | right | ARR-COC minus it | place kept |", "|---|---|---|---|---|"]
-    for e in found["methods"]:
-        short, lead = e["method"].removeprefix("arr-coc-"), percent(leads.get(e["method"]), "+")
-        cells = [short, WORDS[e["method"]], percent(e["overall"]), lead, percent(e["coverage"])]
-        rows.append(f"| {' | '.join(cells)} |")
-    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
-
-
-def sweep_block() -> str:
-    """Accuracy by the scale at which small things are drawn."""
-    found = json.loads((RESULTS / "sweep" / "summary.json").read_text())
-    right = {(e["method"], e["detail"]): e["overall"] for e in found["methods"]}
-    details = sorted({detail for _, detail in right})
-    rows = [f"| | {' | '.join(f'detail x {d:g}' for d in details)} |", "|---" * 6 + "|"]
-    for method in dict.fromkeys(m for m, _ in right):
-        rows.append(
-            f"| {method} | {' | '.join(percent(right.get((method, d))) for d in details)} |"
-        )
-    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
-
-
-def made_by(found: dict) -> str:
-    n = min(kind["n"] for kind in found["kinds"])
-    kinds = ", ".join(dict.fromkeys(kind["kind"] for kind in found["kinds"]))
-    return f"{n} questions or more of each kind ({kinds}). Made with `{found['command']}`."
-
-
-BLOCKS = {
-    "benchmark": (README, benchmark_block),
-    "base": (README, base_block),
-    "evaluation": (README, evaluation_block),
-    "parts": (DETAILS, lambda: variants_block("parts")),
-    "ablations": (DETAILS, lambda: variants_block("ablations")),
-    "sweep": (DETAILS, sweep_block),
-}
+from tests.tables import BLOCK, BLOCKS, README, ROOT
 
 
 def block(name: str) -> str:
@@ -230,15 +70,3 @@ def test_links_and_files_exist():
 
 def test_it_stays_short_and_current():
     assert len(README.read_text().splitlines()) <= 230
-
-
-def write() -> None:
-    """Put the measured tables into the pages."""
-    for name, (page, make) in BLOCKS.items():
-        table = make()
-        pattern = re.compile(BLOCK.format(name=name), re.S)
-        page.write_text(pattern.sub(lambda m, t=table: m[1] + t + m[3], page.read_text()))
-
-
-if __name__ == "__main__":
-    write()
