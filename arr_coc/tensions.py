@@ -38,7 +38,7 @@ GROUPS = tuple(tensions_phrases.KNOWN)
 NAMES = tuple(field.name for field in fields(Tensions))
 OWN = "own"
 BATCH, MAX_NEW_TOKENS = 32, 8
-# The bars of the issue: what is compared, and which side of the bar it must be on.
+# The bars: what is compared, and which side of the bar it must be on.
 FINER, DESCRIBE, FIND = 0.3, 0.4, 0.7
 
 
