@@ -43,8 +43,11 @@ from arr_coc.serving import Loader, base_to_come, keep_forgetting
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or record.examples_for(base_to_come()))
 RESULTS = Path(__file__).parent / "results"
-STEPS = Steps(FOLDER, on_space="SPACE_ID" in os.environ)
+STEPS = Steps(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 GPU_SECONDS = 30
+LOOK_SECONDS = (
+    8.0 if ON_ZEROGPU else comparing.DEADLINE_S
+)  # three looks fit into what ZeroGPU lends
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each
@@ -63,7 +66,7 @@ def gpu_seconds(*_, **__) -> int:
 @spaces.GPU(duration=gpu_seconds)
 def run_on_gpu(request: comparing.Request):
     """The one function that touches the model; yields the plain records of `comparing`."""
-    yield from comparing.compare_stream(LOADER.get(), request)
+    yield from comparing.compare_stream(LOADER.get(), request, LOOK_SECONDS)
 
 
 LIVE = Live(STEPS, LOADER, lambda request: run_on_gpu(request))
@@ -192,7 +195,7 @@ def build() -> gr.Blocks:
             if steps.on_space:
                 gr.DuplicateButton(size="sm")
             settings, advanced, cut_cost = page_parts.settings()
-            about = show(page_parts.about(bundled=base_to_come() == "bundled"), elem_id="arr-about")
+            about = show(page_parts.about(steps.bundled), elem_id="arr-about")
             file = gr.Textbox(visible="hidden", elem_id="arr-file")
 
         board = [look, answers, strip, why, gauges, cost]
@@ -214,20 +217,32 @@ def build() -> gr.Blocks:
         said = [answers, strip]
         running.failure(None, said, [*said, go], js=page_parts.FULL_JS, **quick)
         stop.click(None, answers, answers, js=page_parts.UNQUEUED_JS, **quick)
-        stop.click(live.on_stop, looks, [answers, looks, go], cancels=[running], **quick)
+        stopped = [answers, why, gauges, looks, go]
+        stop.click(live.on_stop, looks, stopped, cancels=[running], **quick)
         fresh = [*board, picture, question, cards, chosen, drawn, chips, tensions, shown, links]
+        fresh += [others, second, third]
         cards.select(steps.on_pick, None, fresh, **quick)
         own.click(steps.on_own, None, picture, **quick)
         picture.upload(steps.on_own_picture, picture, fresh, **quick)
         draw.click(lambda: steps.on_draw(LOADER.model), None, fresh, **quick)
         gr.on([put.click, writing.submit], steps.on_sign, writing, fresh, **quick)
-        chips.select(steps.on_chip, drawn, question, **quick)
+        chips.select(steps.on_chip, drawn, question, **quick).then(
+            None, None, None, js=page_parts.PRESS_JS, **quick
+        )
+        question.input(None, None, None, js=page_parts.STALE_JS, **quick)
         tuned = [look, why, gauges, shown, tensions]
         gauges.release(steps.on_tensions, shown, tuned, trigger_mode="always_last", **quick)
         reset.click(steps.on_reset, shown, tuned, **quick)
+        compare_maps.click(None, None, others, js=page_parts.LOOKING_JS, **quick)
         compare_maps.click(
             live.on_others,
-            [picture, question, second, third, settings["share"]],
+            [
+                picture,
+                question,
+                second,
+                third,
+                *(settings[name] for name in ("share", "tier", "allocator", "revision", "cut")),
+            ],
             others,
             **gpu,
             **private,

@@ -12,6 +12,8 @@ class Where(TypedDict):
 
     `cells` are rows of level, row, column; `cell_budgets` their nominal budgets in [64, 400].
     `look_grid` is the quick first look's, `glance_grid` the same where its tokens were kept.
+    `own_tensions` are those that the question chose, also where others were imposed; `scalars` the
+    numbers of `balancing.combine`.
     """
 
     grid: list[int]
@@ -31,6 +33,9 @@ class Where(TypedDict):
     exploit: float
     focus: float
     tension_source: str
+    own_tensions: list[float]
+    own_source: str
+    scalars: list[float]
     fallback: str | None
 
 
@@ -38,6 +43,7 @@ def describe_where(realization: Any) -> Where:
     """A `realizing.Realization` as plain numbers."""
     tensions, allocation = realization.tensions, realization.allocation
     look, kept = realization.look, realization.kept_look
+    own, own_source = realization.own_tensions or (tensions, realization.tension_source)
     return Where(
         grid=list(realization.grid),
         budget=realization.budget,
@@ -52,10 +58,11 @@ def describe_where(realization: Any) -> Where:
         glance=realization.config.glance,
         look_grid=None if look is None else list(look.attention.shape[-2:]),
         glance_grid=None if kept is None else list(kept.attention.shape[-2:]),
-        compress=round(tensions.compress, 4),
-        exploit=round(tensions.exploit, 4),
-        focus=round(tensions.focus, 4),
+        **dict(zip(("compress", "exploit", "focus"), _rounded(tensions))),
         tension_source=realization.tension_source,
+        own_tensions=_rounded(own),
+        own_source=own_source,
+        scalars=list(realization.scalars),
         fallback=realization.fallback,
     )
 
@@ -86,11 +93,18 @@ def decide_again(where: Where, compress: float, exploit: float, focus: float) ->
     return describe_where(recombine(realization_of(where), Tensions(compress, exploit, focus)))
 
 
+def as_chosen(where: Where) -> Where:
+    """The decision under the tensions that the question chose, whichever were imposed."""
+    if where["tension_source"] != "imposed" or where["fallback"]:
+        return where
+    return {**decide_again(where, *where["own_tensions"]), "tension_source": where["own_source"]}
+
+
 def realization_of(where: Where):
     """A `realizing.Realization` of what `where` holds: maps rounded as they were written down."""
     import torch
 
-    from arr_coc.balancing import Tensions
+    from arr_coc.balancing import Scalars, Tensions
     from arr_coc.realizing import Config, Look, Realization
 
     def tensor(rows):
@@ -120,11 +134,17 @@ def realization_of(where: Where):
         look=look,
         seconds={},
         fallback=where["fallback"],
+        scalars=Scalars(*where["scalars"]),
+        own_tensions=(Tensions(*where["own_tensions"]), where["own_source"]),
     )
 
 
+def _rounded(tensions: Any) -> list[float]:
+    return [round(value, 4) for value in (tensions.compress, tensions.exploit, tensions.focus)]
+
+
 def _rows(values: Any) -> list[list[float]] | None:
-    """A `(1, h, w)` tensor as nested lists with three decimals."""
+    """A `(1, h, w)` tensor as nested lists with four digits, however small: maps are multiplied."""
     if values is None:
         return None
-    return [[round(value, 3) for value in row] for row in values[0].float().cpu().tolist()]
+    return [[float(f"{value:.4g}") for value in row] for row in values[0].float().cpu().tolist()]

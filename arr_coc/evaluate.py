@@ -253,6 +253,9 @@ def identity(args: argparse.Namespace) -> dict[str, str]:
     base = Path(args.base)
     weights = base / "model.safetensors"
     found = {"base": base.name if base.exists() else str(args.base), "weights": args.weights}
+    trained = Path(args.weights or "none") / "model.safetensors"
+    if trained.exists():
+        found["weights_sha256"] = hashlib.sha256(trained.read_bytes()).hexdigest()[:16]
     if weights.exists():
         found["sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
     found["source"] = args.dataset or (args.folder and args.folder.name) or ""

@@ -38,18 +38,25 @@ class Ref:
 class Item:
     """One question about one picture.
 
-    `text` is what the model is asked, `truths` what people answered. `boxes` hold the evidence in
-    pixels (left, top, right, bottom); `others` holds the boxes of each other question about the
-    picture. Both are empty where nobody knows.
+    `question` is what a method decides by, `text` what the model is asked: the question and an
+    instruction how to answer, which says nothing of where to look. `truths` is what people answered.
+    `boxes` hold the evidence in pixels (left, top, right, bottom); `others` holds the boxes of each
+    other question about the picture. Both are empty where nobody knows.
     """
 
     ref: Ref
     image: Image.Image
-    text: str
+    question: str
     kind: str
     truths: tuple[str, ...]
     boxes: tuple[Box, ...] = ()
     others: tuple[tuple[Box, ...], ...] = ()
+    instruction: str = ""
+
+    @property
+    def text(self) -> str:
+        """The question with its instruction."""
+        return self.question + self.instruction
 
 
 class Source(Protocol):
@@ -266,14 +273,15 @@ class Hub:
             raise ValueError(
                 "--dataset needs the datasets library: pip install datasets"
             ) from error
-        self.rows = islice(load_dataset(dataset, subset, split=split, streaming=True), n)
+        rows = load_dataset(dataset, subset, split=split, streaming=True)
+        self.rows = rows if n is None else rows.take(n)
         self.held: dict[int, dict] = {}
         self.instruction, self.block = instruction, block
         self.about = {"dataset": dataset, "subset": subset, "split": split, "n": n}
         self.about["instruction"] = instruction
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
-        """As `Source`; a block's records are held until the next block is asked for."""
+        """As `Source`, anew each time; a block's records are held until the next is asked for."""
         rows = enumerate(self.rows)
         while block := list(islice(rows, self.block)):
             self.held = dict(block)
@@ -298,8 +306,8 @@ def vqa_item(ref: Ref, image: Image.Image, row: dict[str, Any], instruction: str
     truths = tuple(str(a["answer"] if isinstance(a, dict) else a) for a in answers)
     if not truths:
         raise ValueError(f"question {ref.index} has no answers, expected at least one")
-    text = str(row["question"]) + instruction
-    return Item(ref, image.convert("RGB"), text, str(row.get("kind", "all")), truths)
+    question, kind = str(row["question"]), str(row.get("kind", "all"))
+    return Item(ref, image.convert("RGB"), question, kind, truths, instruction=instruction)
 
 
 def _records(folder: Path) -> list[dict]:

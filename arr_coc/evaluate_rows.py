@@ -26,6 +26,7 @@ SMALL_BOXES = 0.10  # of the picture: larger evidence says nothing about where w
 # Methods that see the picture alone: one reduction serves all questions about it.
 BLIND = ("uniform", "centre", "pixelprune", "visionzip", "divprune", "dart")
 LISTENERS = ("visionzip",)  # methods that hook the encoder, so that it must really run
+RESIZERS = ("downsample",)  # methods that lay out a prompt of their own, around another picture
 
 SCHEMA = pa.schema(
     [
@@ -148,7 +149,7 @@ def _measure(host, method, pair: Pair, chosen, scoring: str, max_new_tokens: int
                 "index": item.ref.index,
                 "detail": item.ref.detail,
                 "kind": item.kind,
-                "question": item.text,
+                "question": item.question,
                 "truth": "|".join(item.truths),
                 "method": name,
                 "budget": share,
@@ -171,10 +172,15 @@ def _reduced(host, method, pair: Pair, chosen) -> list[Any]:
     for item, ask in chosen:
         one = known.get(id(ask.picture)) if name in BLIND else None
         if one is None:
-            one = method(host, ask, item.text, budget_tokens(share, ask.picture.tokens))
+            one = method(host, ask, handed(name, item), budget_tokens(share, ask.picture.tokens))
             known[id(ask.picture)] = one
         reduced.append(replace(one, prompt=ask.prompt) if name in BLIND else one)
     return reduced
+
+
+def handed(name: str, item: Item) -> str:
+    """What a method is told of a question: the question alone, unless it asks the model itself."""
+    return item.text if name in RESIZERS else item.question
 
 
 def check_fallback(name: str, reduced: Iterable[Any]) -> None:

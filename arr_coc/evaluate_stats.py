@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 RESAMPLES = 2000
+AUC_RESAMPLES = 400
 LEVELS = (2.5, 97.5)  # percentiles of a 95 % interval
 ANLS_FLOOR = 0.5  # answers further away than half their length score nothing
 VQA_ENOUGH = 3  # people who must agree for a full score
@@ -146,6 +147,18 @@ class Bootstrap:
             return (self.weights @ total.astype(np.float32)) / (
                 self.weights @ count.astype(np.float32)
             )
+
+    def auc(self, scores: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
+        """AUC of the questions `positive` against `negative` by score: `(1 + AUC_RESAMPLES,)`.
+
+        The sample's own first; NaN where a resample has none of one side.
+        """
+        a, b = scores[positive][:, None], scores[negative][None]
+        above = ((a > b) + (a == b) / 2).astype(np.float32)  # (P, N)
+        weights = self.weights[: 1 + AUC_RESAMPLES]
+        left, right = weights[:, self.pictures[positive]], weights[:, self.pictures[negative]]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return ((left @ above) * right).sum(1) / (left.sum(1) * right.sum(1))
 
 
 def over_kinds(means: np.ndarray, kinds: Sequence[int]) -> np.ndarray:

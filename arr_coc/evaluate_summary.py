@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from arr_coc.evaluate_rows import FULL, Pair
-from arr_coc.evaluate_stats import Bootstrap, auc, estimate, over_kinds
+from arr_coc.evaluate_stats import Bootstrap, estimate, over_kinds
 
 OURS = "arr-coc"
 LOOKING = ("coverage", "covered_area", "pointing", "own_auc")
@@ -126,7 +126,7 @@ class Judged:
             "share": round(float(np.mean((values["tokens"] / values["native"])[there])), 4),
             "overall": self._with_n(over_kinds(self.right[pair], self.counted), there),
             "kinds": self._by_kind(self.right[pair], there),
-            "entropy_auc": entropy_auc(values),
+            "entropy_auc": self.entropy_auc(values),
         }
         for name in LOOKING:
             entry[name] = self._pooled(values[name])
@@ -146,7 +146,10 @@ class Judged:
         return entries
 
     def difference(self, one: Pair, other: Pair) -> dict[str, Any]:
-        """Paired difference in accuracy, overall and by kind, and the share of `other` that is kept."""
+        """Paired difference in accuracy, overall and by kind, and the share of `other` that is kept.
+
+        Also the paired difference in coverage, over the questions with small boxes.
+        """
         a, b = (self.grid.values[p]["right"] for p in (one, other))
         both = ~np.isnan(a) & ~np.isnan(b)
         means = self.bootstrap.means(a - b)
@@ -159,7 +162,10 @@ class Judged:
             with np.errstate(invalid="ignore", divide="ignore"):
                 kept = estimate(left / right)
         overall = self._with_n(over_kinds(means, self.counted), both)
-        return {"overall": overall, "kinds": self._by_kind(means, both), "kept": kept}
+        covered = (self.grid.values[p]["coverage"] for p in (one, other))
+        coverage = self._pooled(np.subtract(*covered))
+        kinds = self._by_kind(means, both)
+        return {"overall": overall, "kinds": kinds, "kept": kept, "coverage": coverage}
 
     def _with_n(self, replicates: np.ndarray, there: np.ndarray) -> dict[str, Any] | None:
         n = int((there & np.isin(self.grid.kinds, self.counted)).sum())
@@ -173,19 +179,27 @@ class Judged:
                 found[kind] = one | {"n": int((there & (self.grid.kinds == i)).sum())}
         return found
 
+    def entropy_auc(self, values: dict[str, np.ndarray]) -> dict[str, Any] | None:
+        """How well the first token's entropy tells wrong answers from right ones of the same kind.
+
+        The mean over the counted kinds that have both.
+        """
+        right = values["right"]
+        by_kind, wrong = [], 0
+        for kind in self.counted:
+            of_kind = (self.grid.kinds == kind) & ~np.isnan(right)
+            bad, good = ((of_kind & side).nonzero()[0] for side in (right < 0.5, right >= 0.5))
+            if len(bad) and len(good):
+                by_kind.append(self.bootstrap.auc(values["entropy"], bad, good))
+                wrong += len(bad)
+        if not by_kind:
+            return None
+        found = estimate(np.nanmean(by_kind, 0))
+        return found | {"wrong": wrong, "kinds": len(by_kind)}
+
     def _pooled(self, values: np.ndarray) -> dict[str, Any] | None:
         """The plain mean over the questions that have a value."""
         if np.isnan(values).all():
             return None
         found = estimate(self.bootstrap.means(values, pooled=True)[:, 0])
         return found and found | {"n": int((~np.isnan(values)).sum())}
-
-
-def entropy_auc(values: dict[str, np.ndarray]) -> dict[str, Any] | None:
-    """How well the first token's entropy tells wrong answers from right ones."""
-    there = ~np.isnan(values["right"])
-    wrong = there & (values["right"] < 0.5)
-    found = auc(values["entropy"][wrong], values["entropy"][there & ~wrong])
-    if found is None:
-        return None
-    return {"value": round(found, 4), "wrong": int(wrong.sum()), "n": int(there.sum())}

@@ -5,10 +5,11 @@ the method does, and the prefill up to the first token. Methods take turns in a 
 that a machine's drift meets all of them; ratios to stock are taken within a question.
 
 Modelled: how many tokens go through how many blocks of the vision tower and the text model is counted
-on the same pictures enlarged to the benchmark's size (a glance and the like do not grow with the
-picture), and priced by the stage times that `arr_coc.benchmark` took at the shapes of Qwen3-VL-2B.
-A peer's own arithmetic (similarities, sorting) is priced at nothing, ARR-COC's maps
-at what the benchmark saw.
+twice: on the same pictures enlarged to the benchmark's size (a glance and the like do not grow with a
+picture), and on the pictures as they are, whose tokens are then scaled ("same shares": the operating
+point at which the accuracy was measured). It is priced by the stage times that `arr_coc.benchmark` took
+at the shapes of Qwen3-VL-2B. A peer's own arithmetic (similarities, sorting) is priced at nothing,
+ARR-COC's maps at what the benchmark saw.
 """
 
 import json
@@ -32,6 +33,7 @@ from arr_coc.evaluate_stats import LEVELS
 CURVE = Path("results") / "benchmark-2b-cpu.json"
 RESAMPLES = 1000
 COUNTED = 4  # questions on which work is counted: it hardly depends on the question
+TEXT_LAYERS = 28  # of Qwen3-VL-2B: a pass through the first K layers costs K of these
 
 
 @dataclass
@@ -118,7 +120,8 @@ class CostCurve:
             total += _line(self.encode, tokens * scale) * passes / work.vision_depth
         for tokens, passes in work.text.items():
             visual = max(0, tokens - prompt_tokens) * scale
-            total += _line(self.prefill, visual) * passes / work.text_depth
+            whole, layers = divmod(passes, work.text_depth)
+            total += _line(self.prefill, visual) * (whole + layers / TEXT_LAYERS)
         return total
 
 
@@ -142,7 +145,7 @@ def measure_time(
     """Rows of `question`, `method`, `budget`, `seconds`, stages and `modelled` seconds.
 
     Stock is measured once a question, whether it is among the methods or not. Work is counted on the
-    first `COUNTED` questions, which are the warm-up too; their median is every row's `modelled`.
+    first `COUNTED` questions, which are the warm-up too; their medians stand in every row.
     """
     from arr_coc.peers import METHODS
 
@@ -155,7 +158,7 @@ def measure_time(
             name, share = pairs[i]
             row = {"question": number, "method": name, "budget": share}
             row |= _timed(host, methods[name], name, share, item)
-            rows.append(row | {"modelled": modelled[pairs[i]]})
+            rows.append(row | modelled[pairs[i]])
     return rows
 
 
@@ -166,7 +169,7 @@ def _timed(host, method, name: str, share: float, item: Item) -> dict[str, float
     with torch.inference_mode():
         ask = host.prepare(item.image, item.text)
         prepared = time.perf_counter()
-        reduced = method(host, ask, item.text, budget_tokens(share, ask.picture.tokens))
+        reduced = method(host, ask, item.question, budget_tokens(share, ask.picture.tokens))
         chosen = time.perf_counter()
         evaluate_answer.first_token(host, reduced.prompt, reduced)
     host.synchronize()
@@ -177,22 +180,30 @@ def _timed(host, method, name: str, share: float, item: Item) -> dict[str, float
     return {"seconds": end - start, **stages}
 
 
-def _modelled(host, curve, method, name: str, share: float, items) -> float | None:
-    """Median modelled seconds on the first items; None without a curve, and still a warm-up."""
-    found = []
+def _modelled(host, curve, method, name: str, share: float, items) -> dict[str, float | None]:
+    """Medians over the first items, which are the warm-up too; None for seconds without a curve.
+
+    `modelled` and `modelled_same_shares` seconds, and `encoder_share` and `encoder_share_same_shares`:
+    visual tokens that went through the encoder, of the picture's own.
+    """
+    found: dict[str, list] = {}
     for item in items[:COUNTED]:
-        with torch.inference_mode(), counted(host) as work:
-            ask = host.prepare(item.image, item.text)
-            if curve is not None:
-                grid = _enlarged(ask.picture.grid, curve.image_tokens)
+        ask = host.prepare(item.image, item.text)
+        grids = {"_same_shares": ask.picture.grid}
+        grids[""] = _enlarged(ask.picture.grid, curve.image_tokens) if curve else ask.picture.grid
+        for suffix, grid in grids.items():
+            with torch.inference_mode(), counted(host) as work:
                 ask = host.prepare(item.image, item.text, grid)
-            native = ask.picture.tokens
-            reduced = method(host, ask, item.text, budget_tokens(share, native))
-            evaluate_answer.first_token(host, reduced.prompt, reduced)
-        if curve is not None:
-            words = ask.prompt.prefix.shape[1] + ask.prompt.suffix.shape[1]
-            found.append(curve.seconds(work, native, words, name.startswith("arr-coc")))
-    return float(np.median(found)) if found else None
+                native = ask.picture.tokens
+                reduced = method(host, ask, item.question, budget_tokens(share, native))
+                evaluate_answer.first_token(host, reduced.prompt, reduced)
+            seen = sum(tokens * passes for tokens, passes in work.vision.items())
+            found.setdefault(f"encoder_share{suffix}", []).append(seen / work.vision_depth / native)
+            if curve is not None:
+                words = ask.prompt.prefix.shape[1] + ask.prompt.suffix.shape[1]
+                seconds = curve.seconds(work, native, words, name.startswith("arr-coc"))
+                found.setdefault(f"modelled{suffix}", []).append(seconds)
+    return {key: float(np.median(values)) for key, values in found.items()}
 
 
 def _enlarged(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
@@ -225,10 +236,13 @@ def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             key.removesuffix("_s"): round(float(np.mean([row[key] or 0 for row in group])), 5)
             for key in stages
         }
-        if group[0].get("modelled") is not None:
-            modelled, whole = group[0]["modelled"], stock[group[0]["question"]]["modelled"]
-            entry["modelled_2b_s"] = round(modelled, 3)
-            entry["modelled_2b_ratio"] = round(modelled / whole, 4)
+        for suffix in ("", "_same_shares"):
+            if (seen := group[0].get(f"encoder_share{suffix}")) is not None:
+                entry[f"encoder_share{suffix}"] = round(seen, 4)
+            if (modelled := group[0].get(f"modelled{suffix}")) is not None:
+                whole = stock[group[0]["question"]][f"modelled{suffix}"]
+                entry[f"modelled_2b{suffix}_s"] = round(modelled, 3)
+                entry[f"modelled_2b{suffix}_ratio"] = round(modelled / whole, 4)
         summary.append(entry)
     return summary
 

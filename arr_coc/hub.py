@@ -143,7 +143,9 @@ def push_space(args: argparse.Namespace) -> dict[str, Any]:
         api.request_space_hardware(args.repo, report["hardware"])
     report["stage"] = "not waited for"
     if not args.no_wait:
-        report["stage"] = wait_until_running(api, args.repo, report["commit"], args.timeout)
+        report["stage"] = wait_until_running(
+            api, args.repo, report["commit"], args.timeout, hardware=report["hardware"]
+        )
     return report
 
 
@@ -185,8 +187,9 @@ def wait_until_running(
     timeout: float = WAIT_S,
     poll: float = POLL_S,
     clock: Callable[[], float] = time.monotonic,
+    hardware: str | None = None,
 ) -> str:
-    """Wait until the Space runs this commit; returns the stage.
+    """Wait until the Space runs this commit, on this hardware if any is named; returns the stage.
 
     A stage counts where the Hub names the commit it belongs to, or once it has changed or stood for a
     minute: right after an upload the Space still reports the version before.
@@ -203,13 +206,15 @@ def wait_until_running(
             print(f"{clock() - begun:5.0f} s  {stage}", file=sys.stderr)
             last = stage
         settled = at == commit if at else stage != first or clock() - begun >= GRACE_S
-        if settled and stage == RUNNING:
+        elsewhere = hardware not in (None, runtime.hardware)
+        if settled and stage == RUNNING and not elsewhere:
             return stage
         if settled and stage in FAILED:
             reason = runtime.raw.get("errorMessage") or "see its logs"
             raise Refused(f"the Space stands at {stage}: {reason}")
         if clock() - begun >= timeout:
-            raise Refused(f"the Space is still at {stage} after {timeout:.0f} s; it may yet start")
+            where = f"{stage} on {runtime.hardware}, not {hardware}," if elsewhere else stage
+            raise Refused(f"the Space is still at {where} after {timeout:.0f} s; it may yet start")
         time.sleep(poll)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub import HfApi, errors, get_token, metadata_load
 
 from arr_coc import hub_files, loading
@@ -75,11 +76,15 @@ def check_space_files() -> str:
 
 
 def check_weights(args: argparse.Namespace, revision: str | None) -> str:
-    """These weights load, for this base."""
+    """These weights load, for this base; one that is only on the Hub is told by its size alone."""
     base = args.base or loading.default_base()
     size = loading.check_base(base)["text_config"]["hidden_size"]
-    loading.load_components(args.weights, revision, base=base, embedding_size=size)
-    return f"{args.weights} loads for {Path(base).name} (hidden size {size})"
+    identity, checked = {"embedding_size": size}, "only the size was checked, not the fingerprint"
+    if Path(base).is_dir():
+        model = loading.load_base(base, device="cpu", dtype=torch.bfloat16).model
+        identity, checked = loading.identity(model), "and fingerprint"
+    loading.load_components(args.weights, revision, base=base, **identity)
+    return f"{args.weights} loads for {Path(base).name} (hidden size {size}, {checked})"
 
 
 def check_space(repo: str) -> str:

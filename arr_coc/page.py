@@ -62,7 +62,7 @@ GLANCE_CHOICES = [
     ("No quick look: ignore the question when deciding", "off"),
 ]
 PRUNE_CHOICES = [
-    ("Before looking closely: only kept places are looked at", "before"),
+    ("Before looking closely: what is not kept is seen in passing at most", "before"),
     ("After looking closely at everything", "after"),
 ]
 
@@ -76,6 +76,7 @@ class Example:
     answer: str
     note: str = ""
     expected_failure: bool = False
+    credit: str = ""
 
 
 class Listed(TypedDict):
@@ -107,6 +108,7 @@ def load_examples(folder: Path) -> list[Example]:
             str(entry["answer"]),
             entry.get("note", ""),
             bool(entry.get("expected_failure")),
+            entry.get("credit", ""),
         )
         for entry in entries
         if (folder / entry["file"]).is_file()

@@ -4,6 +4,7 @@ Escaped HTML from a finished `ComparisonResult`; `SCRIPT` (race.js) plays it in 
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 from arr_coc.comparing import ComparisonResult, LookResult
@@ -32,11 +33,14 @@ HOW = (
 
 
 def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
-    """The chart of stages with its replay, the table, and how it was measured; "" before a result."""
+    """The chart of stages with its replay, the table, and how it was measured.
+
+    "" before a result, or where the full or the focused look failed; a failed shrunk one is left out.
+    """
     if result is None:
         return ""
-    looks = {key: result[key] for key in LOOKS if result[key] is not None}
-    if any(look["error"] or not look["done"] for look in looks.values()):
+    looks = {key: result[key] for key in LOOKS if _finished(result[key])}
+    if not {"full", "focused"} <= set(looks):
         return ""
     longest = max(sum(_spent(look).values()) for look in looks.values())
     race = [_run(key, look) for key, look in looks.items()]
@@ -57,6 +61,10 @@ def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
         f"<p>{HOW} Peak memory here: {escaped(result['focused']['peak_memory_kind'])}.</p></details>"
         "</section>"
     )
+
+
+def _finished(look: LookResult | None) -> bool:
+    return look is not None and look["done"] and not look["error"]
 
 
 def _words(result: ComparisonResult) -> str:
@@ -83,36 +91,45 @@ def _run(key: str, look: LookResult) -> dict:
     return {"stages": stages, "first": first, "write": _write_s(look), "text": look["text"]}
 
 
+def _name(stage: str) -> str:
+    return STAGES[stage][0] if stage in STAGES else "write"
+
+
 def _row(key: str, look: LookResult, longest: float) -> str:
-    spent = _spent(look)
+    spent = {stage: value for stage, value in _spent(look).items() if value > 0}
     total = max(sum(spent.values()), 1e-9)
     lanes = "".join(
-        f'<b class="arr-s-{name}" style="width:{100 * value / total:.2f}%" '
-        f'title="{STAGES[name][0] if name in STAGES else "write"}: {seconds(value)}"></b>'
-        for name, value in spent.items()
-        if value > 0
+        f'<b class="arr-s-{stage}" style="width:{100 * value / total:.2f}%" '
+        f'title="{_name(stage)}: {seconds(value)}"></b>'
+        for stage, value in spent.items()
     )
     first = seconds(look["time_to_first_token_s"])
+    told = ", ".join(f"{_name(stage)} {seconds(value)}" for stage, value in spent.items())
     return (
         f'<div class="arr-race-row arr-look-{key}"><span>{LOOKS[key][0]}</span>'
         f'<i><span class="arr-lane" style="width:{100 * total / longest:.1f}%" role="img" '
-        f'aria-label="First word after {first}">{lanes}</span></i>'
+        f'aria-label="{LOOKS[key][0]}: first word after {first}; {told}">{lanes}</span></i>'
         f'<em>{first}</em><p class="arr-race-text">{escaped(look["text"])}</p></div>'
     )
 
 
 def _table(looks: dict[str, LookResult]) -> str:
+    used = [stage for stage in STAGES if any(_spent(look)[stage] > 0 for look in looks.values())]
+    parts = {_name(stage): partial(_stage, stage) for stage in used}
     lines = {
         "Visual tokens": lambda look: f"{look['visual_tokens']:,}",
         "First word after": lambda look: seconds(look["time_to_first_token_s"]),
+        **parts,
+        "Writing after it": partial(_stage, "decode"),
         "Tokens per second after it": lambda look: _rate(look),
         "KV cache": lambda look: megabytes(look["kv_cache_bytes"]),
         "Peak memory": lambda look: megabytes(look["peak_memory_bytes"]),
         "How sure": lambda look: _sure(look["first_token_entropy"]),
     }
     head = "".join(f'<th scope="col">{LOOKS[key][0]}</th>' for key in looks)
+    part = ' class="arr-part"'
     rows = "".join(
-        f'<tr><th scope="row">{name}</th>'
+        f'<tr{part * (name in parts)}><th scope="row">{name}</th>'
         + "".join(f"<td>{form(look)}</td>" for look in looks.values())
         + "</tr>"
         for name, form in lines.items()
@@ -121,6 +138,11 @@ def _table(looks: dict[str, LookResult]) -> str:
         '<div class="arr-scroll" tabindex="0" role="region" aria-label="Numbers of each look"><table '
         f'class="arr-table"><thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
+
+
+def _stage(stage: str, look: LookResult) -> str:
+    spent = _spent(look)[stage]
+    return seconds(spent) if spent > 0 else "–"
 
 
 def _rate(look: LookResult) -> str:

@@ -89,13 +89,13 @@ class Live:
         except Exception as error:  # whatever it is, it is said in a sentence
             failure = refusal(error)
             said = page_results.message(html.unescape(failure.message))
-            yield same, page_results.answers(None, None), said, same, same, "", None, None, free
+            yield same, page_results.answers(None, None), said, "", "", "", None, None, free
             raise failure from None
 
     def on_stop(self, looks):
-        """After Stop: what had come so far stays."""
+        """After Stop: what had come so far stays, without reasons, which belong to a finished look."""
         shown = page_results.answers(**looks) if looks else gr.skip()
-        return shown, None, gr.update(interactive=True)
+        return shown, "", "", None, gr.update(interactive=True)
 
     def on_ready(self):
         """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to."""
@@ -137,14 +137,23 @@ class Live:
         outside = native.OUTSIDE * native.is_outside(model, chosen)
         return page_results.message(native.cost_words(full, kept, before) + outside)
 
-    def on_others(self, picture, question, second, third, percent):
+    def on_others(self, picture, question, second, third, percent, tier, allocator, revision, cut):
         """Where other questions about the same picture would look, side by side."""
         try:
             asked = (question, second, third)
             asked = tuple(text for text in asked if isinstance(text, str) and text.strip())
             share, first = as_share(percent), asked[0] if asked else ""
-            request = comparing.check(_given(picture), first, share, questions=asked)
-            self.loader.get()
+            request = comparing.check(
+                _given(picture),
+                first,
+                share,
+                tier=None if tier == "share" else tier,
+                allocator=allocator,
+                revision=revision,
+                native=cut,
+                questions=asked,
+            )
+            native.check(cut, native.sizes(self.loader.get()))
             found = list(self.run(request))
             if found[-1][0] == "error":
                 raise intake.IntakeError(found[-1][1])

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from arr_coc import comparing, intake, native, page, page_results, playing
+from arr_coc import comparing, intake, native, page, page_results, page_why, playing
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
@@ -41,6 +41,10 @@ FULL_JS = (
     f"(shown, said) => {NOT_STARTED} ? {json.dumps([_IDLE, _FULL, _ALIVE])} "
     f": [shown, said, {json.dumps(_ALIVE)}]"
 )
+# The answers shown belong to the question as it was: the next ones take their place in full colour.
+STALE_JS = """() => document.querySelectorAll('#arr-answers .arr-answers, #arr-strip .arr-strip').forEach(
+    (part) => { part.style.opacity = 0.45; part.title = 'of the question asked before'; })"""
+LOOKING_JS = f"() => {json.dumps(page_results.message('Looks at each question…'))}"
 UNQUEUED_JS = f"(shown) => {NOT_STARTED} ? {json.dumps(_IDLE)} : shown"
 
 
@@ -57,7 +61,20 @@ def show(value: str = "", **options: Any) -> gr.HTML:
 
 def about(bundled: bool) -> str:
     """What the running model can be asked; the bundled one's abilities are its published scores."""
-    return page.about(bundled, playing.good_kinds(), playing.weak_kinds())
+    return page.about(bundled, playing.good_kinds(), playing.weak_kinds()) + words()
+
+
+def words() -> str:
+    """What the page's words mean, in the terms of the field: what stands in tooltips, for a touch too."""
+    pairs = [(name, title) for name, title, *_ in page_results.LOOKS.values()]
+    pairs += [(name, title) for name, title, _ in page_why.MAPS.values()]
+    pairs += [
+        (f"{left} ↔ {right}", f"Tension: {term}.") for _, left, right, term, _ in page_why.GAUGES
+    ]
+    items = "".join(f"<dt>{page.escaped(a)}</dt><dd>{page.escaped(b)}</dd>" for a, b in pairs)
+    return (
+        f'<details class="arr-how"><summary>What the words mean</summary><dl>{items}</dl></details>'
+    )
 
 
 def settings(share: int = 20) -> tuple[dict[str, Any], gr.Accordion, gr.HTML]:

@@ -89,6 +89,8 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
     `recorded` says what a recording was made with; empty for a live run.
     """
     looks = {key: result[key] for key in LOOKS if result[key] is not None}
+    if looks.get("shrunk", {}).get("error"):  # it was only asked besides
+        del looks["shrunk"]
     failed = [LOOKS[key][0] for key, look in looks.items() if look["error"]]
     if failed:
         return message(f"The {failed[0].lower()} did not finish, so there is nothing to compare.")
@@ -138,7 +140,8 @@ def remark(
 
 def note_of(example: Example) -> str:
     """What a card's note says of its comparison."""
-    return f"An honest failure: {example.note}" if example.expected_failure else example.note
+    note = f"An honest failure: {example.note}" if example.expected_failure else example.note
+    return f"{note} Photo: {example.credit}." if example.credit else note
 
 
 def told_ratio(result: ComparisonResult) -> float | None:

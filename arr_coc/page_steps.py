@@ -17,6 +17,11 @@ log = logging.getLogger(__name__)
 SKIP = (gr.skip(),)
 SHARE = 20  # percent
 MORE = 2  # times as many tokens for another look
+NOT_KEPT = "This comparison is not kept any more: press Compare first."
+UNKNOWN_SIGN = (
+    "The small model here learned some twenty words and numbers of two digits; what else a sign says, it "
+    "can only guess."
+)
 
 
 def refusal(error: Exception) -> gr.Error:
@@ -32,11 +37,11 @@ class Steps:
 
     "Fresh" values, for a picture that has just come, are in this order: the pieces of
     `showing.BOARD`, picture, question, cards, chosen card, known answers, questions to click,
-    tensions, comparison, share.
+    tensions, comparison, share, and what stood under "other question": maps and two questions.
     """
 
-    def __init__(self, folder: Path, on_space: bool = False) -> None:
-        self.folder, self.on_space = folder, on_space
+    def __init__(self, folder: Path, on_space: bool = False, bundled: bool = False) -> None:
+        self.folder, self.on_space, self.bundled = folder, on_space, bundled
         self.examples = page.load_examples(folder)
         self.recorded = record.load(folder)
 
@@ -65,11 +70,12 @@ class Steps:
         example = self.example_of(chosen)
         question = question or (example.question if example else "")
         shown = None
-        if example and question == example.question:
+        if example and question == example.question and percent == SHARE:
             shown = showing.recorded(self.folder, example, self.recorded)
         board = showing.board(shown) if shown else showing.blank(example and example.path)
         if example and not self._found(example):
-            board = (*board[:2], page_results.message(page_results.NOT_RECORDED), *board[3:])
+            said = page_results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
+            board = (*board[:2], page_results.message(said), *board[3:])
         path = str(example.path) if example else None
         return self._fresh(board, path, question, percent, chosen=chosen, shown=shown)
 
@@ -80,7 +86,8 @@ class Steps:
         links = share.section(chosen, question or "", percent, self.on_space)
         cards = page.cards(self.examples, chosen)
         asked = gr.skip() if question is None else question
-        return (*board, picture, asked, cards, chosen, drawn, chips, None, shown, links)
+        others = ("", "", "")
+        return (*board, picture, asked, cards, chosen, drawn, chips, None, shown, links, *others)
 
     def on_pick(self, event: gr.EventData):
         """A card was clicked: its picture, its question, and what was recorded of them."""
@@ -100,6 +107,8 @@ class Steps:
         """A visitor's own picture: no card is chosen any more, so no truth is known."""
         try:
             board = showing.blank(intake.open_image(picture))
+            if self.bundled:
+                board = (*board[:2], page_results.message(page_results.OWN_PICTURE), *board[3:])
         except intake.IntakeError as error:
             said = page_results.message(str(error))
             board = (gr.skip(), page_results.answers(None, None), said, "", "", "")
@@ -112,15 +121,17 @@ class Steps:
 
     def on_sign(self, writing):
         """A drawn picture with the visitor's own word or number on a sign."""
-        return self._drawn(lambda: playing.sign_with(writing))
+        unknown = self.bundled and not playing.was_learned(writing)
+        return self._drawn(lambda: playing.sign_with(writing), UNKNOWN_SIGN if unknown else "")
 
-    def _drawn(self, make):
+    def _drawn(self, make, said: str = ""):
         try:
             made = make()
         except intake.IntakeError as error:
             raise refusal(error) from None
+        board = showing.blank(made.image)
         return self._fresh(
-            showing.blank(made.image),
+            (*board[:2], page_results.message(said), *board[3:]),
             made.image,
             made.questions[0][0],
             drawn=list(made.questions),
@@ -136,7 +147,7 @@ class Steps:
     def on_tensions(self, shown, event: gr.EventData):
         """A gauge was let go: the maps already there are recombined; no model, no GPU."""
         if not shown:
-            return SKIP * 5
+            raise refusal(intake.IntakeError(NOT_KEPT))
         try:
             tensions = comparing.check_tensions(_given(event, "tensions"))
             shown, pieces = showing.under(shown, tensions)
@@ -145,9 +156,9 @@ class Steps:
         return *pieces, shown, tensions
 
     def on_reset(self, shown):
-        """Back to the tensions that the look itself had chosen."""
+        """Back to the tensions that the question had chosen."""
         if not shown:
-            return (*SKIP * 4, None)
+            raise refusal(intake.IntakeError(NOT_KEPT))
         shown, pieces = showing.under(shown, None)
         return *pieces, shown, None
 

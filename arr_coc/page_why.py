@@ -27,6 +27,7 @@ MAPS = {
         "Where the words lead in a quick, blurry look.",
     ),
 }
+MATCHED = " Trained parts add how well each place's texture matches the question."
 GAUGES = (
     (
         "compress",
@@ -106,7 +107,10 @@ def maps(where: Where | None, size: tuple[int, int]) -> str:
             f"The focused look could not decide where to look ({where['fallback']}); "
             "its tokens were spread evenly."
         )
-    items = "".join(_map(where[key], *words, size) for key, words in MAPS.items())
+    items = ""
+    for key, (name, title, words) in MAPS.items():
+        title += MATCHED * (key == "participatory" and "texture" in where["participatory_source"])
+        items += _map(where[key], name, title, words, size)
     places = where["grid"][0] * where["grid"][1]
     return (
         '<section class="arr-why"><h2 class="arr-h2">Why there</h2>'
@@ -155,10 +159,12 @@ def _gauge(value: float, name: str, left: str, right: str, term: str, sentences)
 
 def _spent(where: Where) -> str:
     kept = len(where["cells"])
+    even = 0 if where["allocator"] == "quadtree" else round((1 - where["focus"]) * kept)
+    where_to = f"{kept - even} to the most relevant, {even} evenly over the rest"
     if not where["glance_grid"]:
-        return f"; {kept} visual tokens went to the most relevant"
+        return f"; {kept} visual tokens are given out, {where_to}"
     rows, columns = where["glance_grid"]
     return (
-        f"; {kept + rows * columns} visual tokens were spent: {kept} on the most relevant places, "
-        f"{rows * columns} on a blurry view of the whole"
+        f"; {kept + rows * columns} visual tokens are given out, {where_to}, "
+        f"{rows * columns} to a blurry view of the whole"
     )

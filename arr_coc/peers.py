@@ -25,6 +25,8 @@ METHODS: dict[str, Callable[[], Method]] = {
     "random": Random,
     "uniform": Uniform,
     "centre": Centre,
+    "random-around": lambda: Random("around"),
+    "uniform-around": lambda: Uniform("around"),
     "random-after": lambda: Random("after"),
     "uniform-after": lambda: Uniform("after"),
     "downsample": Downsample,

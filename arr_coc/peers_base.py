@@ -17,6 +17,7 @@ from arr_coc.attending import Allocation
 from arr_coc.qwen import ARRCOCQwen, Ask
 from arr_coc.qwen_encode import Prompt, TokenSet
 from arr_coc.realizing import Realization, stage
+from arr_coc.spending import HALO, glance_tokens
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,13 @@ class Call:
         with self.timed("encode"):
             return self.host.encode(self.ask.picture, None)
 
-    def encode_before(self, index: Tensor) -> TokenSet:
-        """The native tokens at raster `index`; the encoder sees nothing else."""
+    def encode_before(self, index: Tensor, around: bool = False) -> TokenSet:
+        """The native tokens at raster `index`; the encoder sees nothing else, or what ARR-COC shows it."""
+        picture = self.ask.picture
+        seen = (glance_tokens(picture.grid), HALO) if around else (0, 0.0)
         with self.timed("encode"):
             allocation = self.allocation(index)
-            return self.host.encode_with(qwen_encode.encode_before, self.ask.picture, allocation)
+            return self.host.encode_with(qwen_encode.encode_before, picture, allocation, *seen)
 
     def cut(self, tokens: TokenSet, index: Tensor) -> TokenSet:
         """Of every token, the native ones at raster `index`."""

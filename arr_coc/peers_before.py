@@ -29,22 +29,24 @@ class Control(Peer):
     """A choice of native places that looks at nothing, before the encoder (default) or after it.
 
     After the encoder a kept token carries something of the dropped ones, and costs the whole encode.
+    "around" is before it, with what ARR-COC shows the encoder besides (`arr_coc.around`): what then
+    remains between the two is the choice of places alone.
     """
 
     def __init__(self, prune: str = "before") -> None:
-        """`prune` is "before" or "after"; the name of the latter ends in "-after"."""
-        if prune not in ("before", "after"):
-            raise ValueError(f"prune is {prune!r}, expected before or after")
+        """`prune` is "before", "around" or "after"; the names of the latter two end in it."""
+        if prune not in ("before", "around", "after"):
+            raise ValueError(f"prune is {prune!r}, expected before, around or after")
         self.prune = prune
-        if prune == "after":
-            self.name = f"{self.name}-after"
+        if prune != "before":
+            self.name = f"{self.name}-{prune}"
 
     def reduce(self, call: Call) -> Reduced:
         """Choose, then encode; or the other way round."""
         with call.timed("select"):
             index = self.choose(call)
-        if self.prune == "before":
-            return call.reduced(call.encode_before(index), index)
+        if self.prune != "after":
+            return call.reduced(call.encode_before(index, self.prune == "around"), index)
         everything = call.encode_all()
         with call.timed("select"):
             return call.reduced(call.cut(everything, index), index)

@@ -5,6 +5,8 @@ WORDS = {
     "random": "random places, before the encoder",
     "uniform": "evenly spaced places, before the encoder",
     "centre": "the middle of the picture, before the encoder",
+    "random-around": "random places, the encoder seeing as much around them as ARR-COC's",
+    "uniform-around": "evenly spaced places, the encoder seeing as much around them as ARR-COC's",
     "random-after": "random places, after the encoder",
     "uniform-after": "evenly spaced places, after the encoder",
     "downsample": "the picture simply shrunk",

@@ -95,13 +95,21 @@ def _one_of_each(by_kind):
 
 
 def clean_writing(text: str) -> str:
-    """What may stand on a sign: 1 to 8 letters, digits, `$` or `=`; IntakeError otherwise."""
+    """What may stand on a sign: 1 to 8 letters or digits, `$` and `=` among them; IntakeError otherwise."""
     cleaned = intake.clean_question(text)
-    if not re.fullmatch(rf"[A-Za-z0-9$=]{{1,{LONGEST}}}", cleaned):
+    if not re.fullmatch(rf"(?=.*[A-Za-z0-9])[A-Za-z0-9$=]{{1,{LONGEST}}}", cleaned):
         raise intake.IntakeError(
             f"A sign has room for 1 to {LONGEST} letters or digits (A to Z, 0 to 9, $, =)."
         )
     return cleaned
+
+
+def was_learned(text: str) -> bool:
+    """Whether the bundled base met such writing on signs: its words, and numbers of two digits."""
+    from arr_coc import scenes_write
+
+    text = str(text).strip().lower()
+    return text in scenes_write.WORDS or bool(re.fullmatch(r"\d{2}", text))
 
 
 def sign_with(text: str, seed: int | None = None) -> NewPicture:

@@ -306,13 +306,21 @@ class ARRCOCQwen:
         return qwen_encode.cut(self.encode_with(qwen_encode.encode_all, picture), allocation)
 
     def adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
-        """Kept tokens as the realization's trained adapter corrects them; the same without one."""
+        """Kept tokens as the realization's trained adapter corrects them; the same without one.
+
+        Training shows it native tokens alone: it neither corrects coarser ones nor sees them.
+        """
         components = self.policy(realization.config)
-        if components is None or components.adapter is None:
+        levels = realization.allocation.cells[:, 0]
+        fine = (levels == 0).nonzero()[:, 0].to(tokens.features.device)
+        if components is None or components.adapter is None or not len(fine):
             return tokens
-        levels = realization.allocation.cells[:, 0].to(tokens.features.device)
         planes = [tokens.features, *tokens.deepstack]
-        features, *deepstack = components.adapt(planes, tokens.places, levels)
+        places, level = tokens.places[fine], torch.zeros_like(fine)
+        adapted = components.adapt([plane[fine] for plane in planes], places, level)
+        features, *deepstack = (
+            plane.index_copy(0, fine, now) for plane, now in zip(planes, adapted)
+        )
         return TokenSet(features, tuple(deepstack), tokens.places)
 
     def encode_with(self, encoder, picture: Picture, *rest) -> TokenSet:

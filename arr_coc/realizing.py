@@ -87,7 +87,8 @@ class Realization:
 
     Maps are `(1, h, w)` in [0, 1]; `textures` is `(1, 13, h, w)`. After a fallback the maps that
     were not reached are None, `relevance` is even, and `fallback` says why. `budget` is the most that
-    may be spent; `tokens` is what was.
+    may be spent; `tokens` is what was. `own_tensions` and their source are what would have been chosen
+    had none been imposed.
     """
 
     question: str
@@ -107,6 +108,7 @@ class Realization:
     seconds: dict[str, float]
     fallback: str | None = None
     scalars: Scalars = FIXED
+    own_tensions: tuple[Tensions, str] | None = None
 
     @property
     def kept_look(self) -> Look | None:
@@ -170,9 +172,8 @@ class Realizer:
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)
             participatory, coupled = self._participatory(question, look, textures, grid)
-            tensions, source = self._tensions(
-                question, config, (propositional, perspectival, participatory)
-            )
+            own = self._tensions(question, (propositional, perspectival, participatory))
+            tensions, source = (config.tensions, "imposed") if config.tensions else own
             kept = look.tokens if keeps_glance(config, look, tensions, budget) else 0
             relevance, allocation = decide(
                 (propositional, perspectival, participatory),
@@ -198,6 +199,7 @@ class Realizer:
             look=look,
             seconds=seconds,
             scalars=scalars,
+            own_tensions=own,
         )
 
     def _participatory(self, question, look, textures, grid) -> tuple[Tensor | None, str]:
@@ -215,9 +217,7 @@ class Realizer:
         with torch.inference_mode():
             return Scalars(*(float(value) for value in self.components.scalars()))
 
-    def _tensions(self, question, config, maps) -> tuple[Tensions, str]:
-        if config.tensions is not None:
-            return config.tensions, "imposed"
+    def _tensions(self, question, maps) -> tuple[Tensions, str]:
         if self.components is None or self.components.policy is None:
             return balancing.lexical_tensions(question), "lexical prior"
         known = [m if m is not None else torch.zeros_like(maps[0]) for m in maps]

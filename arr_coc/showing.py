@@ -59,10 +59,11 @@ def recorded_words(about: record.About) -> str:
     hardware = machine.get("gpu") or f"{machine['processor']} CPU, {machine['threads']} thread"
     hardware += "s" * (not machine.get("gpu") and machine["threads"] != 1)
     base = "the small bundled model" if about["base"] == "bundled" else about["base"]
+    base += " and its learned weights" if about.get("weights_sha256") else ", nothing learned,"
     commit = f", commit {about['commit']}" if about["commit"] else ""
     return (
         f"Recorded {about['date']} with {base} on {hardware}{commit}; times are medians of "
-        f"{runs} run{'s' * (runs > 1)}. Compare runs it here and now."
+        f"{runs} run{'s' * (runs > 1)}."
     )
 
 
@@ -93,13 +94,13 @@ def blank(image: Image.Image | Path | None) -> tuple[str, ...]:
 
 
 def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, tuple[str, str, str]]:
-    """The maps recombined under other tensions, or as they were (None): no model, milliseconds.
+    """The maps recombined under other tensions, or the question's own (None): no model, milliseconds.
 
     Returns the comparison with its new decision, and the pieces that change: look, why, gauges.
     """
     where = shown["result"]["where"]
-    if tensions is not None and where is not None:
-        where = deciding.decide_again(where, *tensions)
+    if where is not None:
+        where = deciding.decide_again(where, *tensions) if tensions else deciding.as_chosen(where)
     shown, size = {**shown, "where": where}, tuple(shown["size"])
     pieces = (
         viewer.viewer(shown["picture"], size, where),
@@ -115,7 +116,8 @@ def side_by_side(image: Image.Image, questions: list[str], wheres: list[Where]) 
 
     figures = "".join(
         f'<figure><img src="{page.data_url(homunculus.overlay(image, where["relevance"], 400))}" '
-        f'alt="Heat map for this question"><figcaption>{page.escaped(question)}</figcaption></figure>'
+        f'alt="Where it would look for: {page.escaped(question)}">'
+        f"<figcaption>{page.escaped(question)}</figcaption></figure>"
         for question, where in zip(questions, wheres)
     )
     return f'<div class="arr-beside">{figures}</div>'

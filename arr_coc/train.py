@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--shapes", choices=list(benchmark.SHAPES),
                    help="no base: random weights of these shapes, to see that they train")  # fmt: skip
     p.add_argument("--parts", nargs="+", choices=list(components.PARTS), metavar="PART",
-                   default=list(components.PARTS), help=f"of {', '.join(components.PARTS)}")  # fmt: skip
+                   help=f"of {', '.join(components.PARTS)} (default: all)")  # fmt: skip
     p.add_argument("--adapter-attends", action="store_true",
                    help="kept tokens see each other in the adapter")  # fmt: skip
     p.add_argument("--init", type=Path, help="go on from these weights (a folder)")
@@ -89,9 +89,27 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         p.error("--data hub needs --dataset ID")
     if args.shapes and args.base:
         p.error("--shapes takes the place of --base")
+    if args.init and (wrong := against_init(args)):
+        p.error(wrong)
+    args.parts = args.parts or list(components.PARTS)
     args.words = list(sys.argv[1:] if argv is None else argv)
     args.work = args.out.with_name(args.out.name + ".work")
     return args
+
+
+def against_init(args: argparse.Namespace) -> str | None:
+    """What `--parts` or `--adapter-attends` asks for and the weights of `--init` have not."""
+    if not args.parts and not args.adapter_attends:
+        return None
+    try:
+        there = json.loads((args.init / loading.CONFIG).read_text())["parts"]
+    except (OSError, ValueError, KeyError) as error:
+        return f"--init {args.init} has no {loading.CONFIG} that names parts: {error}"
+    if args.parts and set(args.parts) != set(there):
+        return f"--parts {' '.join(args.parts)}, but --init {args.init} has {' '.join(there)}"
+    if args.adapter_attends and not there.get("adapter", {}).get("attends"):
+        return f"--adapter-attends, but --init {args.init} has no adapter that attends"
+    return None
 
 
 class Clock(TrainerCallback):
@@ -205,7 +223,9 @@ def training_arguments(args: argparse.Namespace) -> TrainingArguments:
         # Scenes are drawn in order: the order is the curriculum.
         train_sampling_strategy="sequential" if args.data == "scenes" else "random",
         # With one question a picture, a batch may have no use for some part.
-        ddp_find_unused_parameters=args.data != "scenes",
+        ddp_find_unused_parameters=args.data != "scenes" or args.questions < 2,
+        # A stream is read in every process: batches of samples are no tensors to send around.
+        accelerator_config={"dispatch_batches": False},
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from arr_coc import evaluate_data, scenes
 from arr_coc.balancing import LEXICON, Tensions, lexical_tensions
@@ -22,6 +22,8 @@ BLOCK = 8  # neighbouring samples have pictures of one size, so that a batch doe
 # Of the samples after the plain ones: small print, many searches, plain again.
 HARD_SHARE = 0.6
 SMALL_DETAIL = (0.6, 1.0)
+# Of the samples after the plain ones, drawn back towards their mean colour by a factor from here to 1.
+FAINT_SHARE, FAINTEST = 1 / 3, 0.35
 SIZES = (((512, 512), 0.7), ((384, 256), 0.15), ((256, 256), 0.15))
 HARD_KINDS = (
     ("number", "word", "price", "emblem_colour"),
@@ -62,12 +64,20 @@ PHRASES = {
 
 @dataclass(frozen=True)
 class Asked:
-    """One question: `boxes` hold the evidence in pixels, empty where nobody knows."""
+    """One question, as `evaluate_data.Item`: `boxes` hold the evidence in pixels, empty where
+    nobody knows; the base is asked `text`, whatever decides reads `question`.
+    """
 
-    text: str
+    question: str
     answer: str
     kind: str
     boxes: tuple[evaluate_data.Box, ...] = ()
+    instruction: str = ""
+
+    @property
+    def text(self) -> str:
+        """The question with its instruction."""
+        return self.question + self.instruction
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class Sample:
 
 
 class SceneSamples(Dataset):
-    """Scenes with `questions` questions each: plain ones first, then hard ones among them."""
+    """Scenes with `questions` questions each: plain ones first, then hard and faint ones among them."""
 
     def __init__(self, first_seed: int, count: int, questions: int) -> None:
         """Raises ValueError for seeds that are for evaluation."""
@@ -98,7 +108,8 @@ class SceneSamples(Dataset):
         rng = np.random.default_rng((self.first_seed, i))
         size = self._size(i // BLOCK)
         kinds, detail = None, 1.0
-        if i >= min(MOST_PLAIN, PLAIN_SHARE * self.count) and rng.random() < HARD_SHARE:
+        is_plain = i < min(MOST_PLAIN, PLAIN_SHARE * self.count)
+        if not is_plain and rng.random() < HARD_SHARE:
             kinds = HARD_KINDS[rng.integers(len(HARD_KINDS))]
             if rng.random() < 0.5:
                 detail = float(rng.uniform(*SMALL_DETAIL))
@@ -113,7 +124,17 @@ class SceneSamples(Dataset):
         order = rng.permutation(len(found))
         chosen = [found[order[n % len(found)]] for n in range(self.questions)]
         asked = tuple(Asked(q.text, q.answer, q.kind, q.boxes) for q in chosen)
-        return Sample(i, scene.image, asked)
+        return Sample(i, scene.image if is_plain else self._faint(i, scene.image), asked)
+
+    def _faint(self, i: int, image: Image.Image) -> Image.Image:
+        """A third of the pictures low in contrast; the others as they are."""
+        draw, factor = np.random.default_rng((self.first_seed, i, 3)).random(2)
+        if draw >= FAINT_SHARE:
+            return image
+        mean = Image.new(
+            "RGB", image.size, tuple(np.asarray(image).mean((0, 1)).round().astype(int))
+        )
+        return Image.blend(mean, image, FAINTEST + (1 - FAINTEST) * factor)
 
     def _size(self, block: int) -> tuple[int, int]:
         sizes, shares = zip(*SIZES)
@@ -137,21 +158,33 @@ class FolderSamples(Dataset):
 
 
 class HubSamples(IterableDataset):
-    """A data set on the Hub in VQA form, streamed; one question a sample."""
+    """A data set on the Hub in VQA form, streamed; one question a sample.
+
+    Each worker of a data loader yields its own questions. Between processes accelerate shares them
+    out, batch by batch: so all have as many.
+    """
 
     def __init__(self, dataset: str, split: str, subset: str | None, n: int | None) -> None:
         self.source = evaluate_data.Hub(dataset, split, subset, n)
 
     def __iter__(self) -> Iterator[Sample]:
+        worker = get_worker_info()
+        place, count = (worker.id, worker.num_workers) if worker else (0, 1)
+        # A stream of `datasets` gives each worker files of its own, and numbers them anew.
+        is_split = isinstance(self.source.rows, IterableDataset)
         for block in self.source.blocks():
             for ref in block:
-                yield _sample(ref.index, self.source.load([ref])[0])
+                if is_split:
+                    yield _sample(ref.index * count + place, self.source.load([ref])[0])
+                elif ref.index % count == place:
+                    yield _sample(ref.index, self.source.load([ref])[0])
 
 
 def _sample(number: int, item: evaluate_data.Item) -> Sample:
     """The answer that most people gave is the one to learn."""
     answer = max(item.truths, key=item.truths.count)
-    return Sample(number, item.image, (Asked(item.text, answer, item.kind, item.boxes),))
+    asked = Asked(item.question, answer, item.kind, item.boxes, item.instruction)
+    return Sample(number, item.image, (asked,))
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
@@ -184,4 +217,4 @@ def phrase(number: int, place: int) -> tuple[str, Tensions]:
 
 def prior(asked: Asked) -> Tensions:
     """The tensions that the words of a question suggest, a weak guide for the policy."""
-    return lexical_tensions(asked.text)
+    return lexical_tensions(asked.question)

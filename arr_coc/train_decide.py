@@ -25,6 +25,7 @@ LEAST = 1e-6
 class Decision:
     """What was decided for the B questions of a group, N places each."""
 
+    perspectival: Tensor  # (B, h, w)
     participatory: Tensor  # (B, h, w)
     statistics: Tensor  # (B, 9) of the maps
     tensions: Tensor  # (B, 3)
@@ -55,6 +56,7 @@ def decide(parts: Components, group: Group, random: Sequence[torch.Generator]) -
     held = tensions.detach()
     found = _log(_combined(parts, maps, held)) + noise
     return Decision(
+        perspectival=maps[1],
         participatory=participatory,
         statistics=statistics,
         tensions=tensions,

@@ -80,7 +80,7 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
         looks=looks,
         textures=texture(pixels, grid)[owner],
         propositional=knowing.propositional(pixels, grid)[owner],
-        embedding=torch.cat([host.embed(a.text) for a in asked]),
+        embedding=torch.cat([host.embed(a.question) for a in asked]),
         evidence=evidence,
         unboxed=unboxed,
     )

@@ -5,7 +5,7 @@ that are kept for good, encoded from a part of the picture and mended by the ada
 for stands in docs/training.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +34,14 @@ ROWS = 8  # questions that go through the base together with their answers
 
 @dataclass(frozen=True)
 class Losses:
-    """The losses of one group under one decision."""
+    """The losses of one group under one decision; `seen` holds what came up on the way, for the log."""
 
     host: ARRCOCQwen
     parts: Components
     group: Group
     made: Decision
+    epoch: int = 0
+    seen: dict[str, Tensor] = field(default_factory=dict)
 
     def all(self) -> dict[str, Tensor]:
         """Every loss, per question `(B,)`; 0 where it does not apply."""
@@ -48,8 +50,10 @@ class Losses:
         if self.parts.policy is not None:
             found["prior"] = self._prior()
         mends, count = self.parts.adapter is not None, len(self.group.asked)
-        # By turns within each sample, so that it does not matter what else is in the batch.
-        hard = [row for row in range(count) if mends and sum(self.group.key(row)) % 2]
+        # By turns within each sample, so that it does not matter what else is in the batch, and from
+        # epoch to epoch: where a sample is one question, each has its turn.
+        turns = [self.epoch + sum(self.group.key(row)) for row in range(count)]
+        hard = [row for row, turn in enumerate(turns) if mends and turn % 2]
         soft = [row for row in range(count) if row not in set(hard)]
         return found | self._ask(soft, hard)
 
@@ -111,16 +115,20 @@ class Losses:
         found: list[Tensor] = []
         for start in range(0, len(order), ROWS):
             part = order[start : start + ROWS]
-            answers = [self.group.answers[rows[i]] for i in part]
+            members = [rows[i] for i in part]
+            answers = [self.group.answers[row] for row in members]
             logits = train_base.answer_logits(
                 self.host,
-                [self.group.prompts[rows[i]] for i in part],
+                [self.group.prompts[row] for row in members],
                 [tokens[i] for i in part],
                 answers,
                 [shares[i] for i in part],
             )
+            if 0 in members:
+                each = logits.detach().split([len(a) for a in answers])
+                self.seen["logits"] = each[members.index(0)]
             losses = train_base.answer_losses(logits, answers)
-            found.append(losses + self._echo([rows[i] for i in part], logits))
+            found.append(losses + self._echo(members, logits))
         back = torch.tensor(order).argsort().to(found[0].device)
         return torch.cat(found)[back]
 
@@ -168,6 +176,8 @@ class Losses:
             alone = train_base.encode_kept(self.host, pictures, kept)
         adapted, shares, left = [], [], []
         planes = self._adapted(alone)
+        self.seen["kept"] = alone[0].features
+        self.seen["adapted"] = planes[0][0, : len(alone[0])].detach()
         for i, (row, index, was) in enumerate(zip(rows, kept, alone)):
             now = [plane[i, : len(was)] for plane in planes]
             adapted.append(TokenSet(now[0], tuple(now[1:]), was.places))

@@ -69,22 +69,31 @@ class Learner(nn.Module):
             for row in range(len(group.asked))
         ]
         made = decide(self.parts, group, random)
+        asked = Losses(self.host, self.parts, group, made, self.epoch)
+        found = asked.all()
         if self.watching:
-            self.notes = notes(group, made)
-        return Losses(self.host, self.parts, group, made).all()
+            self.notes = notes(self.host, group, made, asked.seen)
+        return found
 
 
 # --- for the log ---
 
 
 @torch.no_grad()
-def notes(group: Group, made: Decision) -> dict[str, Any]:
-    """Statistics at the stage borders, tokens by kind, and the decision of the first question."""
+def notes(
+    host: ARRCOCQwen, group: Group, made: Decision, seen: dict[str, Tensor]
+) -> dict[str, Any]:
+    """Statistics at the stage borders, tokens by kind, and the decision of the first question.
+
+    `seen` is of `Losses`: the first question's answer logits, and kept tokens before and after the
+    adapter of the first question that has them.
+    """
     stages = {
         "texture": group.textures, "propositional": group.propositional,
-        "participatory": made.participatory, "relevance": made.relevance,
+        "perspectival": made.perspectival, "participatory": made.participatory,
+        "embedding": group.embedding, "relevance": made.relevance,
         "shares": made.shares, "tensions": made.tensions,
-        "features": group.full[0].features, "attention": group.looks.attention,
+        "features": group.full[0].features, "attention": group.looks.attention, **seen,
     }  # fmt: skip
     kept = relaxing.hard_allocation(made.scores[:1], made.budget[:1], made.even[:1])[0]
     asked = group.asked[0]
@@ -98,8 +107,10 @@ def notes(group: Group, made: Decision) -> dict[str, Any]:
         },
         "decision": {
             "sample": group.samples[0].number,
-            "question": asked.text,
-            "answer": asked.answer,
+            "question": asked.question,
+            "truth": asked.answer,
+            # The likeliest token at each place of the truth, what stands before it being given.
+            "said": host.tokenizer.decode(seen["logits"].argmax(-1), skip_special_tokens=True),
             "kind": asked.kind,
             "tensions": [round(t, 4) for t in made.tensions[0].tolist()],
             "budget": int(made.budget[0]),

@@ -85,7 +85,7 @@ def _measure(host, asked, share, config, revision) -> dict[str, Any]:
         ask = host.prepare(scene.image, one.text)
         budget = max(4, int(share * ask.picture.tokens))
         start = time.perf_counter()
-        reduced = method(host, ask, one.text, budget)
+        reduced = method(host, ask, one.question, budget)
         seconds.append(time.perf_counter() - start)
         if one.boxes:
             boxes = train_data.evidence(one, scene.image.size, ask.picture.grid)

@@ -6,6 +6,7 @@ function arrViewer(root) {
   const CIVIDIS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [97, 101, 111], [125, 124, 120],
     [155, 148, 118], [188, 174, 108], [222, 201, 88], [254, 232, 56]];
   const SEEN = 32;  // pixels of a native token's side
+  const PASSING = 8;  // blocks along the longer side of what got no token of its own
   const pictures = new Map();  // decoded once, so that an update does not flicker
   let view = null, wipe = 100;
 
@@ -70,17 +71,28 @@ function arrViewer(root) {
     return pixels(made);
   }
 
+  function passing(base, [h, w], width, height) {  // the whole in blocks, each its pixels' mean, dark
+    const longer = Math.max(h, w), fit = (side) => Math.max(1, Math.round(PASSING * side / longer));
+    const across = fit(w), down = fit(h), made = canvas(width, height), paint = made.getContext('2d');
+    let small = base;
+    while (small.width > across || small.height > down) {  // by halves: a browser may skip pixels else
+      small = draw(small, Math.max(across, small.width >> 1), Math.max(down, small.height >> 1));
+    }
+    paint.imageSmoothingEnabled = false;
+    paint.drawImage(small, 0, 0, width, height);
+    paint.fillStyle = 'rgba(20, 20, 28, 0.68)';
+    paint.fillRect(0, 0, width, height);
+    return made;
+  }
+
   function saw(base, look) {
     const [h, w] = look.grid;
     const native = draw(base, w * SEEN, h * SEEN), made = canvas(native.width, native.height);
     const paint = made.getContext('2d');
     paint.imageSmoothingQuality = 'high';
-    paint.fillStyle = 'rgb(38, 38, 46)';
-    paint.fillRect(0, 0, made.width, made.height);
-    if (look.glance) {
-      const small = draw(base, look.glance[1] * SEEN, look.glance[0] * SEEN);
-      paint.drawImage(small, 0, 0, made.width, made.height);
-    }
+    const rest = look.glance ? draw(base, look.glance[1] * SEEN, look.glance[0] * SEEN)
+      : passing(base, look.grid, made.width, made.height);
+    paint.drawImage(rest, 0, 0, made.width, made.height);
     const coarseFirst = boxes(native, look).sort((a, b) => b[4] - a[4]);
     for (const [x, y, width, height] of coarseFirst) {
       const cell = canvas(SEEN, SEEN), inner = cell.getContext('2d');
@@ -123,7 +135,8 @@ function arrViewer(root) {
     });
     const side = index < 0 ? 1 : 2 ** look.cells[index][0];
     const fate = index < 0
-      ? (look.glance ? 'not kept: only in the blurry view of the whole' : 'not kept: never seen')
+      ? `no token of its own: ${look.glance ? 'only in the blurry view of the whole'
+        : 'seen only in passing, mostly coarsely'}`
       : `kept, ${side === 1 ? 'full detail' : `one token for ${side}×${side} places`} `
         + `(level ${look.cells[index][0]}, budget ${Math.round(look.budgets[index])})`;
     const parts = [['detail', look.propositional], ['stands out', look.perspectival],

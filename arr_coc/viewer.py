@@ -26,8 +26,9 @@ VIEWS = {
     ),
     "saw": (
         "What it saw",
-        "The picture rebuilt at the resolution each place was given",
-        "The picture rebuilt at the resolution each place was given, sharp where tokens were kept",
+        "The picture rebuilt at the resolution each place was given; dark and coarse: no token of its own",
+        "The picture rebuilt at the resolution each place was given: sharp where tokens were kept, "
+        "dark and coarse where it was seen only in passing",
     ),
     "sized": (
         "Sized by attention",

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 TOKEN, USER = "hf_right", "someone"
+SWITCH_POLLS = 2  # times that a Space still reports the hardware it is leaving
 REPO = r"(?:(?P<kind>models|datasets|spaces)/)?(?P<id>[^/]+/[^/]+?)"
 
 
@@ -22,6 +23,7 @@ class Repo:
     def __init__(self, private: bool = False) -> None:
         self.private, self.commits, self.tags = private, {}, {}
         self.variables, self.hardware, self.stages = {}, None, []
+        self.leaving: list[str | None] = []  # what is still reported in place of `hardware`
         self.main = self.commit({})
 
     def commit(self, files: dict[str, bytes]) -> str:
@@ -235,7 +237,8 @@ class Handler(BaseHTTPRequestHandler):
         if repo := self.repo("spaces", id, given):
             stage = repo.stages.pop(0) if len(repo.stages) > 1 else (repo.stages or ["RUNNING"])[0]
             found = stage if isinstance(stage, dict) else {"stage": stage, "sha": repo.main}
-            hardware = {"current": repo.hardware, "requested": repo.hardware}
+            current = repo.leaving.pop() if repo.leaving else repo.hardware
+            hardware = {"current": current, "requested": repo.hardware}
             self.answer(200, {"hardware": hardware, **found})
 
     def variables(self, sent, given, id) -> None:
@@ -249,6 +252,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def hardware(self, sent, given, id) -> None:
         if repo := self.repo("spaces", id, given):
+            repo.leaving = [repo.hardware] * SWITCH_POLLS
             repo.hardware = json.loads(sent)["flavor"]
             self.answer(200, {"stage": "BUILDING", "hardware": {"requested": repo.hardware}})
 

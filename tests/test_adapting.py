@@ -1,9 +1,14 @@
 """The quality adapter: nothing at the start, a correction once trained, told levels and neighbours."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from arr_coc.adapting import QualityAdapter
+from arr_coc.components import Components
+from arr_coc.qwen_encode import TokenSet
+from arr_coc.realizing import Config
 
 K, D = 7, 12
 
@@ -69,3 +74,27 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there():
     padding = torch.arange(K)[None] >= 4
     together = adapter(planes, places, levels, padding)
     assert all(torch.allclose(a, b[:, :4], atol=1e-5) for a, b in zip(alone, together))
+
+
+@pytest.mark.parametrize("attends", [True, False])
+def test_coarse_tokens_stay_as_they_are_and_change_nothing(tiny, monkeypatch, attends):
+    """Training shows the adapter native tokens alone: its other levels keep their random start."""
+    planes, places, levels = tokens()
+    levels[0, [1, 4, 6]] = torch.tensor([1, 2, 5])
+    fine = levels[0] == 0
+    adapter = opened(attends)
+    monkeypatch.setattr(tiny, "policies", {"default": Components({"adapter": adapter})})
+    given = TokenSet(planes[0][0], tuple(plane[0] for plane in planes[1:]), places[0])
+
+    def realized(levels):
+        cells = torch.cat([levels[0, :, None], places[0].long()], 1)
+        return SimpleNamespace(allocation=SimpleNamespace(cells=cells), config=Config())
+
+    with torch.no_grad():
+        found = tiny.adapted(given, realized(levels))
+        alone = adapter([plane[:, fine] for plane in planes], places[:, fine], levels[:, fine])
+        assert tiny.adapted(given, realized(levels + 1)) is given
+    for was, now, own in zip(planes, [found.features, *found.deepstack], alone):
+        assert torch.equal(now[~fine], was[0, ~fine])
+        assert torch.allclose(now[fine], own[0], atol=1e-6)
+        assert not torch.allclose(now[fine], was[0, fine], atol=1e-3)

@@ -390,7 +390,8 @@ def test_stopping_keeps_what_came():
     import app
 
     looks = {"full": finished(), "focused": comparing.empty_look(), "shrunk": None}
-    shown, state, _ = app.LIVE.on_stop(looks)
+    shown, why, gauges, state, _ = app.LIVE.on_stop(looks)
+    assert why == gauges == ""
     assert "red" in shown and "Stopped" in shown and state is None
 
 
@@ -422,7 +423,10 @@ def test_events_of_any_shape_are_survived(steps):
         assert steps.on_save(shown, event(save=str(bad))) == gr.skip()
         assert steps.on_chip([["q", "a"]], event(ask=bad)) == gr.skip()
         steps.on_question(bad, "q", bad)
-    assert steps.on_tensions(None, event(tensions=[0, 0, 0]))[0] == gr.skip()
+    with pytest.raises(gr.Error, match="press Compare first"):
+        steps.on_tensions(None, event(tensions=[0, 0, 0]))
+    with pytest.raises(gr.Error, match="press Compare first"):
+        steps.on_reset(None)
     with pytest.raises(gr.Error, match="no comparison"):
         steps.on_save(None, event(save="png"))
 

@@ -5,10 +5,12 @@ Chromium is found by the variable CHROMIUM, else on the PATH.
 
 import json
 import os
+import re
 import shutil
 from urllib.parse import quote
 
 import gradio as gr
+import httpx
 import pytest
 from app_server import server
 from axe_playwright_python.sync_playwright import Axe
@@ -20,6 +22,7 @@ from arr_coc import comparing, page_results
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
 CARD = {"width": 700, "height": 560}
+NARROW_CARD = {"width": 375, "height": 560}  # the same frame on a phone
 COMPARE_LIMIT_S = 20  # 5 s on two free cores; a test machine is seldom free
 
 
@@ -164,6 +167,15 @@ def test_places_tell_what_they_were_given(tab):
     )
     expect(readout).to_contain_text(f"Row {row + 1} of {h}, column {column + 1} of {w}: kept")
     expect(readout).to_contain_text("level 0, budget")
+    held = {(row, column) for _, row, column in data["cells"]}
+    bare = next(n for n in range(h * w) if divmod(n, w) not in held)
+    tab.locator(".arr-cells").hover(
+        position={
+            "x": (bare % w + 0.5) * box["width"] / w,
+            "y": (bare // w + 0.5) * box["height"] / h,
+        }
+    )
+    expect(readout).to_contain_text("no token of its own: seen only in passing")
 
 
 def test_dragging_a_tension_looks_elsewhere_and_reset_comes_back(tab):
@@ -193,11 +205,14 @@ def test_a_new_picture_and_its_questions(tab):
     chips = tab.locator(".arr-chip")
     expect(chips.first).to_be_visible()
     expect(tab.locator(".arr-strip")).to_have_count(0)
-    chips.last.click()
+    for button in ("again", "reset", "more"):  # they would stand under nothing
+        expect(tab.locator(f"#arr-{button}")).to_be_hidden()
+    chips.last.click()  # to click a question is to ask it
     expect(tab.locator(BOX)).to_have_value(chips.last.inner_text())
-    ask(tab)
     finished(tab)
     expect(tab.locator(".arr-mark")).to_have_count(2)
+    for button in ("again", "reset", "more"):
+        expect(tab.locator(f"#arr-{button}")).to_be_visible()
 
 
 def test_the_race_is_played_or_stands_still_where_motion_is_unwanted(browser):
@@ -231,15 +246,30 @@ def test_the_comparison_can_be_saved_and_stands_alone(tab, tmp_path):
     assert tab.errors == [] and tab.elsewhere == []
 
 
-def test_the_card_for_embedding_fits(browser):
-    context = browser.new_context(viewport=CARD)
+def test_links_on_another_site_lead_to_the_app(tab):
+    app = server().url
+    script = re.search(r'src="\./(assets/index-[^"]+)"', httpx.get(app).text)[1]
+    body = f"""<!doctype html><script type="module" src="{app}{script}"></script>
+        <gradio-app src="{app}"></gradio-app>"""
+    tab.route("**/a/site", lambda route: route.fulfill(body=body, content_type="text/html"))
+    tab.goto(f"{app}a/site")
+    expect(tab.locator(".arr-link")).to_contain_text(f"{app}?arr_example=0", timeout=60_000)
+
+
+@pytest.mark.parametrize("size", [CARD, NARROW_CARD], ids=["wide", "phone"])
+def test_the_card_for_embedding_fits(browser, size):
+    context = browser.new_context(viewport=size)
     tab = context.new_page()
     visit(tab, "?arr_view=card")
     expect(tab.locator(".arr-answer .arr-text")).to_have_count(3)
     expect(tab.locator("#arr-pick")).to_be_hidden()
     strip = tab.locator(".arr-strip").bounding_box()
-    assert strip["y"] + strip["height"] <= 560 and strip["x"] + strip["width"] <= 700
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 700
+    assert strip["y"] + strip["height"] <= size["height"]
+    assert strip["x"] + strip["width"] <= size["width"]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    picture = tab.locator("#arr-look .arr-stage").bounding_box()
+    answers = tab.locator(".arr-answers").bounding_box()
+    assert (answers["y"] >= picture["y"] + picture["height"]) == (size is NARROW_CARD)
     context.close()
 
 
@@ -277,6 +307,8 @@ def test_a_phone_shows_question_picture_answers_and_cost_at_once(browser):
         box = tab.locator(part).bounding_box()
         assert box["y"] + share * box["height"] <= PHONE["height"], part
     expect(tab.locator(".arr-answer .arr-mark").last).to_be_in_viewport()
+    expect(tab.locator(".arr-answer .arr-sure").last).to_be_in_viewport()
+    expect(tab.locator(".arr-badge").nth(1)).to_be_in_viewport()
     expect(tab.locator("#arr-own")).to_be_in_viewport()
     context.close()
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from arr_coc import comparing, intake
 from arr_coc.attending import TopK
-from arr_coc.balancing import Tensions
+from arr_coc.balancing import FIXED, Tensions
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ def decision():
         kept_look=None,
         tensions=Tensions(0.2, 0.5, 0.8),
         tension_source="lexical prior",
+        own_tensions=None,
+        scalars=FIXED,
         fallback=None,
     )
 

@@ -1,11 +1,12 @@
 """Deciding: a decision as plain numbers comes back, and is taken again without a model."""
 
 import json
+import statistics
 import time
 
 import pytest
 
-from arr_coc import comparing, deciding, showing
+from arr_coc import balancing, comparing, deciding, showing
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,9 @@ def test_it_survives_json_and_comes_back(compared):
 def test_the_same_tensions_decide_the_same(compared):
     where = compared["where"]
     again = deciding.decide_again(where, *tensions(where))
+    assert where["scalars"] != list(balancing.FIXED)  # the trained combiner's
     kept, was = map(set, (map(tuple, again["cells"]), map(tuple, where["cells"])))
-    assert len(kept) == len(was) and len(kept & was) >= 0.9 * len(was)  # maps are rounded
+    assert len(kept) == len(was) and len(kept & was) >= 0.98 * len(was)  # maps are rounded
     assert again["tension_source"] == "imposed"
 
 
@@ -58,19 +60,32 @@ def test_dragging_needs_no_model_and_under_100_ms(shown, bundled, monkeypatch):
         monkeypatch.setattr(bundled, name, never)
     showing.under(shown, [0.5, 0.5, 0.5])
     spent = []
-    for value in (0.1, 0.5, 0.9):
+    for value in (0.1, 0.3, 0.5, 0.7, 0.9):
         start = time.process_time()
         tuned, pieces = showing.under(shown, [value, 1 - value, value])
         spent.append(time.process_time() - start)
         assert tensions(tuned["where"]) == [value, round(1 - value, 4), value]
         assert "data-look" in pieces[0] and "set by hand" in pieces[2]
-    assert min(spent) < 0.1, spent
+    assert statistics.median(spent) < 0.1, spent
 
 
 def test_reset_gives_back_what_the_look_had_chosen(shown, compared):
     tuned, _ = showing.under(shown, [1.0, 1.0, 1.0])
     back, _ = showing.under(tuned, None)
     assert tuned["where"] != compared["where"] and back["where"] == compared["where"]
+
+
+def test_reset_after_a_comparison_under_imposed_tensions_goes_back_to_the_questions_own(
+    bundled, picture, compared
+):
+    question, own = "what number is on the sign?", compared["where"]
+    imposed = comparing.compare(bundled, picture, question, tensions=[1, 0, 0], max_new_tokens=2)
+    assert imposed["where"]["tension_source"] == "imposed"
+    assert imposed["where"]["own_tensions"] == tensions(own) == own["own_tensions"]
+    shown, pieces = showing.under(showing.live(picture, imposed, None, ""), None)
+    assert tensions(shown["where"]) == tensions(own)
+    assert shown["where"]["tension_source"] == own["tension_source"] == "learned"
+    assert shown["where"]["cells"] != imposed["where"]["cells"] and "set by hand" not in pieces[2]
 
 
 def test_what_is_kept_per_visitor_is_small(shown):

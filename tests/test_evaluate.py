@@ -14,10 +14,12 @@ from PIL import Image
 
 from arr_coc import evaluate, evaluate_args, evaluate_data, evaluate_rows, evaluate_stats, peers
 from arr_coc import evaluate_summary as summary
+from arr_coc.balancing import lexical_tensions
 from arr_coc.evaluate_data import Item, Ref, Scenes
 from arr_coc.scenes import DEV_SEED
 
 ROOT = Path(__file__).parent.parent
+QUESTION = "what is above the road?"
 
 
 # ------------------------------------------------------------------------------------ measures
@@ -130,21 +132,72 @@ def test_easy_vqa_is_its_test_split():
     assert items[0].image.size == (128, 128)
 
 
-def test_a_hub_data_set_is_streamed(monkeypatch):
-    grey = Image.new("L", (64, 64))
-    rows = [{"image": grey, "question": f"q{i}", "answers": [{"answer": "x"}]} for i in range(5)]
+class Stream:
+    """As `datasets.IterableDataset`: every pass starts anew, and is a generator."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self):
+        for i in range(self.n):
+            image = Image.new("L", (64, 64))
+            yield {"image": image, "question": f"q{i}", "answers": [{"answer": "x"}]}
+
+    def take(self, n: int) -> "Stream":
+        return Stream(min(n, self.n))
+
+
+def test_a_hub_data_set_is_streamed_as_often_as_it_is_asked_for(monkeypatch):
     called = {}
 
     def load_dataset(name, subset, **options):
         called.update(options, name=name)
-        return iter(rows)
+        return Stream(5)
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    source = evaluate_data.Hub("me/vqa", "test", n=3, instruction="!")
-    items = [item for block in source.blocks() for item in source.load(block)]
+    source = evaluate_data.Hub("me/vqa", "test", n=3, instruction="!", block=2)
+    for _ in range(2):
+        items = [item for block in source.blocks() for item in source.load(block)]
+        assert [i.text for i in items] == ["q0!", "q1!", "q2!"]
     assert called == {"name": "me/vqa", "split": "test", "streaming": True}
-    assert [i.text for i in items] == ["q0!", "q1!", "q2!"]
+    assert [i.question for i in items] == ["q0", "q1", "q2"]
     assert items[0].truths == ("x",) and items[0].image.mode == "RGB"
+
+
+def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
+    bundled, picture, tmp_path
+):
+    picture.save(tmp_path / "a.png")
+    rows = [{"image": "a.png", "question": QUESTION, "answers": ["sky"]}]
+    (tmp_path / "questions.json").write_text(json.dumps(rows))
+    source = evaluate_data.Folder(tmp_path)
+    (block,) = source.blocks()
+    (item,) = source.load(block)
+    assert item.question == QUESTION and item.text == QUESTION + evaluate_data.SHORT
+    assert lexical_tensions(item.question) == lexical_tensions(QUESTION)
+    assert lexical_tensions(item.text) != lexical_tensions(QUESTION), "SHORT says `word`"
+
+    told, reduced = {}, {}
+
+    def spied(name):
+        def method(host, ask, question, budget):
+            told[name] = question
+            reduced[name] = peers.METHODS[name]()(host, ask, question, budget)
+            return reduced[name]
+
+        return method
+
+    host = evaluate_rows.RememberingHost(bundled.model, bundled.tokenizer, bundled.image_processor)
+    pairs = frozenset((name, 0.3) for name in ("arr-coc", "cdpruner", "downsample"))
+    evaluate_rows.measure_items(
+        host, {name: spied(name) for name, _ in pairs}, [item], [pairs],
+        dataset="d", scoring="vqa", batch=1, max_new_tokens=2,
+    )  # fmt: skip
+    assert told["arr-coc"] == told["cdpruner"] == QUESTION
+    assert reduced["arr-coc"].realization.tensions == host.realize(picture, QUESTION).tensions
+    for name, one in reduced.items():
+        ids = host.prompt(host.picture(picture), item.text).suffix
+        assert torch.equal(one.prompt.suffix, ids), f"{name} is not asked with the instruction"
 
 
 def test_a_malformed_folder_is_refused(tmp_path):

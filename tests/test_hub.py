@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hub_server import TOKEN, USER, Hub
+from hub_server import SWITCH_POLLS, TOKEN, USER, Hub
 from huggingface_hub import HfApi, constants, metadata_load
 
 from arr_coc import (
@@ -27,6 +27,8 @@ from arr_coc import (
     hub_files,
     loading,
     serving,
+    tensions,
+    train,
 )
 from arr_coc.balancing import TensionPolicy
 from arr_coc.components import Components
@@ -362,6 +364,16 @@ def test_a_space_that_is_there_changes_hardware_and_loses_a_variable(there, caps
     assert (repo.hardware, report["stage"]) == ("t4-small", "not waited for")
 
 
+def test_a_space_that_changes_hardware_is_waited_for_until_it_runs_there(
+    there, capsys, monkeypatch
+):
+    waits = []
+    monkeypatch.setattr(hub.time, "sleep", waits.append)
+    there.add(SPACE, {"app.py": b"old"}, kind="spaces").hardware = "cpu-basic"
+    report, _ = run(capsys, "push-space", SPACE, "--hardware", "t4", "--yes")
+    assert report["stage"] == "RUNNING" and len(waits) == SWITCH_POLLS
+
+
 def test_a_space_is_not_pushed_for_a_version_that_does_not_exist(there, capsys):
     there.add(WEIGHTS, {})
     words = ("push-space", SPACE, "--hardware", "cpu", "--yes", "--weights", WEIGHTS)
@@ -403,6 +415,10 @@ def test_waiting_ends_with_the_reason(there, monkeypatch):
     repo.stages = ["BUILDING"]
     with pytest.raises(hub.Refused, match="still at BUILDING after 100 s"):
         hub.wait_until_running(HfApi(), SPACE, repo.main, timeout=100, clock=clock)
+    repo.stages, repo.hardware = ["RUNNING"], "cpu-basic"
+    options = dict(timeout=100, clock=clock, hardware="t4-small")
+    with pytest.raises(hub.Refused, match="RUNNING on cpu-basic, not t4-small, after 100 s"):
+        hub.wait_until_running(HfApi(), SPACE, repo.main, **options)
 
 
 # ------------------------------------------------------------------------------------ checking
@@ -412,12 +428,26 @@ def test_check_says_what_is_ready_and_what_is_not(there, capsys, files_of):
     there.add(WEIGHTS, files_of)
     report, out = run(capsys, "check", "--weights", WEIGHTS)
     assert report == {"checked": ["header", "files", "token", "weights main"], "wrong": {}}
-    assert f"token: belongs to {USER}" in out
+    assert f"token: belongs to {USER}" in out and f"(hidden size {SIZE}, and fingerprint)" in out
     with pytest.raises(SystemExit):
         hub.main(["check", "--weights", WEIGHTS, "--revisions", "v9", "--space", SPACE])
     wrong = json.loads(capsys.readouterr().out.splitlines()[-1])["wrong"]
     assert set(wrong) == {"weights v9", "space"} and "no such revision" in wrong["weights v9"]
     assert there.commits == []
+
+
+def test_check_refuses_weights_for_another_base_of_the_same_size(weights):
+    config = json.loads((weights / loading.CONFIG).read_text()) | {"fingerprint": "0" * 16}
+    (weights / loading.CONFIG).write_text(json.dumps(config))
+    args = argparse.Namespace(base=None, weights=str(weights))
+    with pytest.raises(loading.WeightsError, match="of the same size but other weights"):
+        hub_check.check_weights(args, None)
+
+
+def test_check_says_where_it_saw_the_size_of_a_base_alone(there, weights):
+    there.add(f"{USER}/base", {"config.json": (loading.BUNDLED_BASE / "config.json").read_bytes()})
+    args = argparse.Namespace(base=f"{USER}/base", weights=str(weights))
+    assert "only the size was checked, not the fingerprint" in hub_check.check_weights(args, None)
 
 
 def test_check_sees_a_space_that_does_not_run(there):
@@ -449,13 +479,24 @@ def test_what_is_no_id_is_refused(name, capsys):
 
 def test_the_commands_of_the_documentation_are_commands():
     text = (ROOT / "docs" / "publishing.md").read_text()
-    found = re.findall(r"^python -m arr_coc\.(\w+) (.*)$", text, re.M)
-    asked = [shlex.split(words) for module, words in found if module == "hub"]
-    assert {words[0] for words in asked} == {"check", "push-model", "push-space", "push-results"}
-    for words in asked:
-        hub.parser().parse_args(words)
-    for words in [shlex.split(words) for module, words in found if module == "evaluate"]:
-        evaluate_args.parse(words, "")
+    both = f"{text}\n{(ROOT / 'docs' / 'training.md').read_text()}".replace("\\\n", " ")
+    found = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.(\w+) (.*)$", both, re.M)
+    assert len(found) == len(re.findall(r"^(?:python|torchrun) ", both, re.M))
+    by_module = {module: [] for module, _ in found}
+    for module, words in found:
+        by_module[module].append(shlex.split(words))
+    parsers = {
+        "hub": hub.parser().parse_args,
+        "evaluate": lambda words: evaluate_args.parse(words, ""),
+        "train": train.parse,
+        "tensions": tensions.parser().parse_args,
+    }
+    assert set(by_module) == set(parsers) and len(by_module["train"]) == 5
+    commands = {words[0] for words in by_module["hub"]}
+    assert commands == {"check", "push-model", "push-space", "push-results"}
+    for module, asked in by_module.items():
+        for words in asked:
+            parsers[module](words)
     for hardware, version in hub_files.TORCH.items():
         assert f"| {hardware} | `{hub_files.FLAVOR[hardware]}` | {version} |" in text
 

@@ -55,7 +55,7 @@ BELOW = {
     "native": {"intake", "peers_select"},
     "qwen_attention": {"qwen_encode"},
     "peers_select": set(),
-    "peers_base": {"attending", "realizing", "qwen", "qwen_encode"},
+    "peers_base": {"attending", "realizing", "qwen", "qwen_encode", "spending"},
     "peers_before": {"attending", "peers_base", "peers_select"},
     "peers_after": {"peers_base", "peers_select", "qwen_attention", "qwen_encode"},
     "peers_frames": {"attending", "qwen_encode"},

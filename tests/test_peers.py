@@ -356,11 +356,15 @@ def test_a_budget_that_does_not_fit_is_refused_with_both_numbers(tiny, ask, name
 
 
 def test_controls_choose_alike_before_and_after(tiny, ask):
-    before, after = (Uniform(prune)(tiny, ask, QUESTION, 20) for prune in ("before", "after"))
+    before, after, around = (
+        Uniform(prune)(tiny, ask, QUESTION, 20) for prune in ("before", "after", "around")
+    )
+    assert torch.equal(around.kept, before.kept) and len(around.tokens) == len(before.tokens)
+    assert gap(around.tokens.features, before.tokens.features)
     assert torch.equal(before.kept, after.kept) and gap(
         before.tokens.features, after.tokens.features
     )
-    with pytest.raises(ValueError, match="prune is 'inside', expected before or after"):
+    with pytest.raises(ValueError, match="prune is 'inside', expected before, around or after"):
         Uniform("inside")
 
 

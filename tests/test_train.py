@@ -1,24 +1,29 @@
 """Training: the frozen base's batched passes, gradients, the command, several processes, the traps."""
 
+import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from transformers import Trainer, TrainingArguments
 
 from arr_coc import components, loading, qwen_encode, train, train_base, train_data, train_report
 from arr_coc.attending import native_allocation
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.spending import HALO, glance_tokens
-from arr_coc.train_model import Learner
+from arr_coc.train_decide import decide
+from arr_coc.train_group import gather
+from arr_coc.train_model import Learner, notes
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = ("what colour is the sign?", "where is the small red car in this picture?")
@@ -129,6 +134,26 @@ def test_the_loss_does_not_depend_on_batch_mates(bundled, samples):
     assert float(together) == pytest.approx(float(sum(apart)) / 2, abs=2e-4)
 
 
+def test_the_base_is_asked_with_the_instruction_and_the_parts_are_not(bundled, picture):
+    question, instruction = QUESTIONS[0], "\nAnswer with a single word."
+    asked = train_data.Asked(question, "red", "all", (), instruction)
+    group = gather(bundled, [train_data.Sample(0, picture, (asked,))])
+    assert torch.equal(group.embedding, bundled.embed(question))
+    suffix = bundled.prompt(group.pictures[0], question + instruction).suffix
+    assert torch.equal(group.prompts[0].suffix, suffix)
+
+
+def test_a_sample_of_one_question_trains_the_adapter_every_other_epoch(bundled, samples):
+    module, mended = learner(bundled), {}
+    for number in (0, 1):
+        sample = replace(samples[0], number=number, asked=samples[0].asked[:1])
+        group = gather(bundled, [sample])
+        for module.epoch in (0, 1):
+            with torch.no_grad():
+                mended[number, module.epoch] = "mended" in module.losses(group)
+    assert mended == {(0, 0): False, (0, 1): True, (1, 0): True, (1, 1): False}
+
+
 def test_noise_changes_with_the_epoch(bundled, samples):
     module, losses = learner(bundled), []
     for epoch in (0, 0, 1):
@@ -154,6 +179,7 @@ def test_the_structure_of_qwen3_vl_2b_trains_in_bfloat16(samples):
     assert all(p.grad.isfinite().all() for p in module.parameters())
     stages = module.notes["stages"]
     assert stages["features"]["dtype"] == "bfloat16" and stages["tensions"]["dtype"] == "float32"
+    assert stages["kept"]["dtype"] == stages["adapted"]["dtype"] == "bfloat16"
 
 
 def test_tensions_at_their_end_have_a_finite_loss_in_bfloat16(bundled, samples):
@@ -203,8 +229,13 @@ def test_the_command_writes_weights_that_load_and_says_what_went_in(straight):
     assert saved and all(name.startswith("parts.") for name in saved)
     decision = json.loads((work / "trail.jsonl").read_text().splitlines()[0])
     assert len(decision["kept"]) == decision["budget"] and decision["question"]
+    data = train_data.SceneSamples(FIRST_SEED, 6, 2)
+    assert decision["truth"] == data[decision["sample"]].asked[0].answer
+    assert "answer" not in decision and isinstance(decision["said"], str)
     stages = json.loads((work / "stages.jsonl").read_text().splitlines()[0])
     assert set(stages["stages"]["texture"]) == {"shape", "dtype", "mean", "std", "min", "max"}
+    assert {"perspectival", "embedding", "kept", "adapted", "logits"} <= set(stages["stages"])
+    assert stages["stages"]["kept"]["shape"] == stages["stages"]["adapted"]["shape"]
     assert stages["tokens"]["native"] >= stages["tokens"]["kept"] > stages["tokens"]["even"]
 
 
@@ -230,6 +261,132 @@ def test_a_folder_without_boxes_is_trained_on_and_adds_to_earlier_weights(tmp_pa
     assert [r["data"] for r in runs] == ["folder", "folder"]
     one, two = (load_file(tmp_path / n / loading.WEIGHTS) for n in ("one", "two"))
     assert not torch.equal(one["adapter.gates"], two["adapter.gates"])
+
+
+def test_what_was_said_is_what_the_logits_say_and_not_the_truth(bundled, samples):
+    module, logits = learner(bundled), torch.zeros(3, bundled.model.config.text_config.vocab_size)
+    said = train_base.answer_ids(bundled, "blue")
+    logits = logits[: len(said)].index_put(
+        (torch.arange(len(said)), torch.tensor(said)), torch.ones(())
+    )
+    with torch.no_grad():
+        group = gather(bundled, [replace(samples[0], asked=samples[0].asked[:1])])
+        made = decide(module.parts, group, [torch.Generator().manual_seed(0)])
+        found = notes(bundled, group, made, {"logits": logits})["decision"]
+    assert found["said"] == "blue" and found["truth"] == samples[0].asked[0].answer != "blue"
+
+
+@pytest.fixture
+def fake_datasets(tmp_path, monkeypatch):
+    """A folder with a `datasets` that streams six rows, each with another picture and answer."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "datasets.py").write_text(FAKE_DATASETS)
+    spec = importlib.util.spec_from_file_location("datasets", folder / "datasets.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return folder
+
+
+FAKE_DATASETS = """
+from PIL import Image
+
+class Dataset: pass
+
+class IterableDataset:
+    def __init__(self, n): self.n = n
+    def take(self, n): return IterableDataset(min(n, self.n))
+    def __iter__(self):
+        for i in range(self.n):
+            image = Image.new("RGB", (256, 256), (40 * i, 90, 200 - 30 * i))
+            answer = ("red", "blue", "green", "two", "yes", "no")[i]
+            yield {"image": image, "question": f"what colour is it? {i}", "answers": [answer]}
+
+def load_dataset(name, subset, split, streaming): return IterableDataset(6)
+"""
+HUB = (
+    "--data",
+    "hub",
+    "--dataset",
+    "me/vqa",
+    "--steps",
+    "2",
+    "--save-every",
+    "1",
+    "--log-every",
+    "1",
+)
+HUB += ("--device", "cpu")
+
+
+def test_a_stream_is_trained_on_by_one_process_and_by_two(tmp_path, fake_datasets):
+    one = run(tmp_path / "one", *HUB)
+    assert len(one) == 2 and one[0] != one[1]
+    launched(
+        "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29617",
+        "-m", "arr_coc.train", "--out", "two", *HUB, "--batch", "1",
+        cwd=tmp_path, path=fake_datasets,
+    )  # fmt: skip
+    assert losses(tmp_path / "two") == pytest.approx(one, abs=1e-3), "each its own rows"
+    assert same_weights(tmp_path / "one", tmp_path / "two", atol=1e-4)
+
+
+def test_a_stream_shorter_than_the_run_starts_anew(tmp_path, fake_datasets):
+    assert len(run(tmp_path / "short", *HUB, "--n", "2", "--steps", "3")) == 3
+
+
+def test_workers_share_a_stream_between_them(fake_datasets):
+    data = train_data.HubSamples("me/vqa", "train", None, 5)
+    numbers = [sample.number for sample in DataLoader(data, batch_size=None, num_workers=2)]
+    assert sorted(numbers) == [0, 1, 2, 3, 4] == [sample.number for sample in data]
+
+
+class Split(IterableDataset):
+    """As a stream of `datasets`, which gives each worker files of its own: two files of three rows."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        for file in range(2) if worker is None else [worker.id]:
+            for row in range(3):
+                image, question = Image.new("RGB", (64, 64)), f"{file}, {row}"
+                yield {"image": image, "question": question, "answers": ["x"]}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_that_workers_split_by_files_is_not_split_twice(fake_datasets, workers):
+    data = train_data.HubSamples("me/vqa", "train", None, None)
+    data.source.rows = Split()
+    found = list(DataLoader(data, batch_size=None, num_workers=workers))
+    assert len({sample.asked[0].question for sample in found}) == len(found) == 6
+    assert sorted(sample.number for sample in found) == list(range(6)), "which keys the noise"
+
+
+@pytest.mark.parametrize(
+    ("words", "unused"), [(["--questions", "1"], True), (["--questions", "2"], False)]
+)
+def test_parts_may_go_unused_where_a_batch_may_have_one_question(words, unused, tmp_path):
+    args = train.parse(["--out", str(tmp_path / "x"), "--device", "cpu", *words])
+    assert train.training_arguments(args).ddp_find_unused_parameters is unused
+
+
+def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, capsys):
+    def parse(*words):
+        return train.parse(["--out", "x", "--init", str(tmp_path / "w"), *words])
+
+    parts = learner(bundled, ["heads", "adapter"]).parts
+    loading.save_components(parts, tmp_path / "w", base="b", **bundled.identity())
+    for words, said in (
+        (["--parts", "heads", "policy"], "--parts heads policy, but --init .* has heads adapter"),
+        (["--adapter-attends"], "--adapter-attends, but --init .* has no adapter that attends"),
+        (["--parts", "heads", "--init", "nowhere"], "--init nowhere has no config.json"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(*words)
+        assert re.search(said, capsys.readouterr().err)
+    parse("--parts", "adapter", "heads")
+    assert parse().init == tmp_path / "w"
+    assert train.parse(["--out", "x"]).parts == list(components.PARTS)
 
 
 @pytest.mark.parametrize(
@@ -281,13 +438,11 @@ def test_the_report_puts_the_host_back_and_compares_both(bundled):
 # --- several processes, and the traps ---
 
 
-def environment():
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-
-
-def launched(*words, cwd):
+def launched(*words, cwd, path=""):
+    """The output of a module run on its own; `path` is searched before the repository."""
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{path}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", *words]
-    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True)
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -1,5 +1,8 @@
 """Trained parts: couplings, the combiner, the relaxed top-k, and samples; no model runs."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 
@@ -8,6 +11,7 @@ from arr_coc.allocators import Spread
 from arr_coc.attending import TopK, uniform
 from arr_coc.balancing import Combiner, Scalars, Tensions, combine, lexical_tensions
 from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch, coupled
+from arr_coc.train_losses import Losses
 
 
 def maps(seed=0):
@@ -186,7 +190,68 @@ def test_noise_is_keyed_by_the_sample_and_not_by_the_batch():
     assert not torch.equal(draw(0, 1, 2, 3), draw(0, 2, 2, 3))
 
 
+# --- the losses of a decision alone ---
+
+
+def losses_of(heads=None, **made):
+    """Losses that need neither base nor picture."""
+    group = SimpleNamespace(embedding=torch.zeros(1, 8))
+    return Losses(None, SimpleNamespace(heads=heads), group, SimpleNamespace(**made))
+
+
+def test_everything_maximal_costs_and_a_map_as_narrow_as_its_budget_does_not():
+    h, w, K = 10, 10, 20
+    narrow = torch.full((h, w), 1e-3)
+    narrow.view(-1)[:K] = 1.0
+    wide = narrow.clone()
+    wide.view(-1)[: 2 * K] = 1.0
+    relevance = torch.stack([torch.ones(h, w), wide, narrow, torch.zeros(h, w)])
+    found = losses_of(relevance=relevance, budget=torch.full((4,), float(K)))._pressure()
+    everything = (1 - K / (h * w)) ** 2
+    assert found.tolist() == pytest.approx([everything, 0.2**2, 0, 0], abs=1e-3)
+    relevance.requires_grad_(True)
+    losses_of(relevance=relevance, budget=torch.full((4,), float(K)))._pressure().sum().backward()
+    assert (relevance.grad[0] > 0).all() and not relevance.grad[3].any()
+
+
+def test_tensions_at_their_ends_and_a_single_head_cost_diversity():
+    def cost(tension, moved=0.0):
+        heads = HeadWeights(8, heads=4)
+        with torch.no_grad():
+            heads.start[0] += moved
+        return float(losses_of(heads, tensions=torch.full((1, 3), tension))._diversity().detach())
+
+    without = losses_of(tensions=torch.full((1, 3), 0.5))._diversity()
+    assert float(without) == pytest.approx(float(np.log(2)), abs=1e-5)
+    assert cost(0.5) == pytest.approx(float(np.log(2) - np.log(4)), abs=1e-5), "four even heads"
+    assert cost(0.5) < cost(0.1) < cost(1.0) and cost(0.1) == pytest.approx(cost(0.9), abs=1e-5)
+    assert cost(0.5, moved=30.0) == pytest.approx(float(np.log(2)), abs=1e-3), "one head alone"
+
+
 # --- samples ---
+
+
+def test_after_the_plain_scenes_a_third_is_low_in_contrast(monkeypatch):
+    data = train_data.SceneSamples(500_000_000, 60, 1)  # 18 of them plain
+    numbers = [3, 17, *range(18, 40)]
+    found = [np.asarray(data[i].image, float) for i in numbers]
+    again = np.asarray(data[18].image, float)
+    monkeypatch.setattr(train_data, "FAINT_SHARE", 0.0)
+    full = [np.asarray(data[i].image, float) for i in numbers]
+    assert np.array_equal(found[2], again)
+    faint = np.array([not np.array_equal(a, b) for a, b in zip(found, full)])
+    assert not faint[:2].any() and 0.15 < faint[2:].mean() < 0.55
+    for a, b in zip(found, full):
+        assert train_data.FAINTEST - 0.02 < a.std((0, 1)).mean() / b.std((0, 1)).mean() <= 1.01
+        assert abs(a.mean((0, 1)) - b.mean((0, 1))).max() < 1.5
+
+
+def test_what_guides_the_tensions_reads_the_question_without_its_instruction():
+    asked = train_data.Asked("where is it?", "a", "all", (), "\nAnswer with a single word.")
+    assert asked.text == "where is it?\nAnswer with a single word."
+    assert (
+        train_data.prior(asked) == lexical_tensions("where is it?") != lexical_tensions(asked.text)
+    )
 
 
 def test_samples_repeat_and_get_harder():

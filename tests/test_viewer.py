@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from PIL import Image
 from test_comparing import Fake, decision, request
 
 from arr_coc import comparing, deciding, page_cost, page_why, share, showing, viewer
@@ -69,6 +70,20 @@ def test_faster_is_said_only_when_it_was(result, ratio):
 def test_no_chart_of_a_failed_look(result):
     assert page_cost.cost(None) == ""
     assert page_cost.cost({**result, "focused": {**result["focused"], "error": "x"}}) == ""
+    drawn = page_cost.cost({**result, "shrunk": {**result["shrunk"], "error": "x"}})
+    assert "Focused look" in drawn and "Shrunk picture" not in drawn  # it was only asked besides
+
+
+def test_seconds_of_each_stage_can_be_read_without_a_mouse(result):
+    result["focused"]["stages_s"] = {"glance": 0.12, "encode": 0.25}
+    drawn = page_cost.cost(result)
+    said = re.findall(r'role="img" aria-label="([^"]*)"', drawn)
+    assert said[1] == (
+        "Focused look: first word after 200 ms; quick look 120 ms, look 250 ms, write 100 ms"
+    )
+    rows = re.findall(r'<tr class="arr-part"><th scope="row">([^<]*)</th>(.*?)</tr>', drawn)
+    assert [name for name, _ in rows] == ["quick look", "look", "read"]
+    assert rows[0][1] == "<td>–</td><td>120 ms</td><td>–</td>"
 
 
 def test_nothing_of_a_model_or_visitor_is_markup(shown):
@@ -94,6 +109,34 @@ def test_saved_files(shown):
     assert json.loads(share.as_json(shown))["where"]["grid"] == [6, 8]
     with pytest.raises(ValueError, match="expected one of png"):
         share.saved(shown, "exe")
+
+
+def test_what_is_saved_is_what_was_answered_whatever_a_gauge_did_since(shown):
+    dragged, _ = showing.under(shown, [1.0, 0.0, 0.0])
+    assert dragged["where"] != shown["where"]
+    assert json.loads(share.as_json(dragged))["where"] == json.loads(json.dumps(shown["where"]))
+    for kind in share.KINDS:
+        assert share.saved(dragged, kind) == share.saved(shown, kind)
+
+
+@pytest.mark.parametrize("size", [(640, 640), (640, 60), (60, 640)])
+@pytest.mark.parametrize("words", [1, 40, 400])
+def test_nothing_runs_over_the_foot_of_the_card(shown, monkeypatch, size, words):
+    written = []  # (top, bottom, right)
+
+    def write(paint, at, lines, colour, real=share._write):
+        written.append((at[1], at[1] + lines.height, at[0] + lines.width))
+        return real(paint, at, lines, colour)
+
+    monkeypatch.setattr(share, "_write", write)
+    result = {**shown["result"], "question": "why " * words, "ratio": 3.0}
+    for key in ("full", "focused", "shrunk"):
+        result[key] = {**result[key], "text": "because " * words}
+    picture = viewer.picture_url(Image.new("RGB", size))
+    share.png({**shown, "picture": picture, "result": result, "recorded": "Recorded 2026-01-02"})
+    *above, cost = sorted(lines for lines in written if lines[0] < share.FOOT)
+    assert all(right <= share.CARD[0] for _, _, right in written)
+    assert max(bottom for _, bottom, _ in above) <= cost[0] < cost[1] <= share.FOOT
 
 
 def test_links_have_prefixed_parameters():
