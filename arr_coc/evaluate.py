@@ -232,7 +232,7 @@ def worst_misses(args: argparse.Namespace, origin: Source, table) -> list[dict[s
         found.append(
             {
                 "image": item.image,
-                "kept": method(host, ask, item.text, tokens).kept.numpy(),
+                "kept": method(host, ask, item.question, tokens).kept.numpy(),
                 "boxes": item.boxes,
                 "question": ours[item.ref]["question"],
                 "truth": ours[item.ref]["truth"],

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from arr_coc import evaluate_answer
 from arr_coc.evaluate_data import Item
-from arr_coc.evaluate_rows import FULL, budget_tokens, check_fallback
+from arr_coc.evaluate_rows import FULL, budget_tokens, check_fallback, handed
 from arr_coc.evaluate_stats import LEVELS
 
 CURVE = Path("results") / "benchmark-2b-cpu.json"
@@ -169,7 +169,7 @@ def _timed(host, method, name: str, share: float, item: Item) -> dict[str, float
     with torch.inference_mode():
         ask = host.prepare(item.image, item.text)
         prepared = time.perf_counter()
-        reduced = method(host, ask, item.question, budget_tokens(share, ask.picture.tokens))
+        reduced = method(host, ask, handed(name, item), budget_tokens(share, ask.picture.tokens))
         chosen = time.perf_counter()
         evaluate_answer.first_token(host, reduced.prompt, reduced)
     host.synchronize()
@@ -195,7 +195,7 @@ def _modelled(host, curve, method, name: str, share: float, items) -> dict[str, 
             with torch.inference_mode(), counted(host) as work:
                 ask = host.prepare(item.image, item.text, grid)
                 native = ask.picture.tokens
-                reduced = method(host, ask, item.question, budget_tokens(share, native))
+                reduced = method(host, ask, handed(name, item), budget_tokens(share, native))
                 evaluate_answer.first_token(host, reduced.prompt, reduced)
             seen = sum(tokens * passes for tokens, passes in work.vision.items())
             found.setdefault(f"encoder_share{suffix}", []).append(seen / work.vision_depth / native)

@@ -3,6 +3,7 @@
 No number is written here by hand: without results a card says that nothing was measured.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,15 @@ def measured_weights(summary: dict[str, Any], folder: Path, repo_id: str) -> str
     if used != repo_id and Path(used).resolve() != Path(folder).resolve():
         raise ValueError(
             f"{summary['what']} was measured with weights {used!r}, not {str(folder)!r}"
+        )
+    file, mark = Path(folder) / "model.safetensors", summary["identity"].get("weights_sha256")
+    if (
+        mark
+        and file.is_file()
+        and not hashlib.sha256(file.read_bytes()).hexdigest().startswith(mark)
+    ):
+        raise ValueError(
+            f"{summary['what']} was measured with other weights than {file} now holds (sha256 {mark}...)"
         )
     return repo_id
 

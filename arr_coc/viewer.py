@@ -20,7 +20,7 @@ SCRIPT = f"{SOURCE}\narrViewer(element);\n"
 SIDE = 640  # pixels of the longer side of the picture that is sent
 VIEWS = {
     "heat": (
-        "Where it looked",
+        "Where looking pays",
         "Relevance: three maps mixed; bright where looking pays",
         "The picture in grey under its heat map, bright where looking pays",
     ),

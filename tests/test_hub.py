@@ -257,6 +257,10 @@ def test_results_of_other_weights_are_refused(tmp_path, weights):
     other = evaluation(tmp_path / "other", "org/others")
     with pytest.raises(ValueError, match="measured with weights 'org/others', not"):
         hub_files.model_files(weights, WEIGHTS, [other])
+    summary = json.loads((evaluation(tmp_path / "same", WEIGHTS) / hub_cards.SUMMARY).read_text())
+    summary["identity"]["weights_sha256"] = "0" * 16  # trained again since
+    with pytest.raises(ValueError, match="other weights than .* now holds"):
+        hub_cards.measured_weights(summary, weights, WEIGHTS)
     free = evaluation(tmp_path / "free")
     with pytest.raises(ValueError, match="none of the results was measured with"):
         hub_files.model_files(weights, WEIGHTS, [free])
