@@ -167,7 +167,7 @@ def time_methods(args: argparse.Namespace, origin: Source) -> None:
     refs = (ref for block in origin.blocks() for ref in origin.load(block))
     items = [item for item, _ in zip(refs, range(args.time))]
     methods = {name: EVERY[name]() for name in args.methods}
-    rows = measure_time(host, methods, args.budgets, items, curve)
+    rows = measure_time(host, methods, args.time_budgets, items, curve)
     report = {
         "command": command(args),
         "commit": commit(),
@@ -191,6 +191,7 @@ def report(args: argparse.Namespace, origin: Source, started: float) -> dict[str
     found = {
         "what": f"{origin.name} on {identity(args)['base']}",
         "command": command(args),
+        "commands": [*earlier_commands(args), command(args)],
         "commit": commit(),
         "date": time.strftime("%Y-%m-%d"),
         "minutes": round((time.time() - started) / 60, 1),
@@ -246,6 +247,16 @@ def worst_misses(args: argparse.Namespace, origin: Source, table) -> list[dict[s
 def command(args: argparse.Namespace) -> str:
     """How to make it again."""
     return shlex.join(["python", "-m", "arr_coc.evaluate", *args.words])
+
+
+def earlier_commands(args: argparse.Namespace) -> list[str]:
+    """The other commands whose rows are in OUT, the first one first."""
+    path = args.out / "summary.json"
+    if not args.resume or not path.exists():
+        return []
+    before = json.loads(path.read_text())
+    known = before.get("commands") or [before["command"]]
+    return [one for one in known if one != command(args)]
 
 
 def identity(args: argparse.Namespace) -> dict[str, str]:

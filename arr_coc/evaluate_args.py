@@ -58,6 +58,7 @@ def parser(about: str) -> argparse.ArgumentParser:
     how.add_argument("--dtype", choices=["float32", "bfloat16", "float16"])
     clock = p.add_argument_group("time to first token")
     clock.add_argument("--time", type=int, default=0, help="questions to time, one at a time")
+    clock.add_argument("--time-budgets", type=float, nargs="+", help="default: --budgets")
     clock.add_argument("--time-threads", type=int, default=1, help="CPU threads while timing")
     clock.add_argument("--curve", type=Path, default=CURVE, help="stage times at the 2B shapes")
     return p
@@ -73,7 +74,8 @@ def parse(argv: Sequence[str] | None, about: str) -> argparse.Namespace:
     args.budgets = args.budgets or ([0.2] if sweep else list(BUDGETS))
     if (parts := [m for m in args.methods if m in TRAINED]) and not args.weights:
         p.error(f"{', '.join(parts)}: without --weights there is no trained part to take out")
-    if bad := [b for b in args.budgets if not 0 < b <= 1]:
+    args.time_budgets = args.time_budgets or args.budgets
+    if bad := [b for b in (*args.budgets, *args.time_budgets) if not 0 < b <= 1]:
         p.error(f"budgets {bad} are outside (0, 1]")
     fine = [kind for kind, what in scenes.KINDS.items() if any(mark in what for mark in FINE)]
     args.kinds = args.kinds or (fine if sweep else list(scenes.KINDS))

@@ -103,7 +103,8 @@ def evaluation_block() -> str:
         "paired where two methods are compared. The last two columns are counted on pictures of 1024 "
         "tokens: the share that goes through the vision encoder, glances included, and the speed-up over "
         "stock by the stage times of the benchmark above. Made with "
-        f"`{found['command']}` ([everything](results/scenes/summary.json))."
+        f"`{found['command']}` ([everything](results/scenes/summary.json), with every command "
+        "that added rows)."
     )
     return f"{text}\n\n" + "\n".join([*rows, "", *by_budget(found)]) + "\n"
 
@@ -112,7 +113,8 @@ def by_budget(found: dict) -> list[str]:
     """Accuracy of the methods that were measured at every budget."""
     right = {(e["method"], e["budget"]): e["overall"] for e in found["methods"]}
     budgets = sorted({b for _, b in right if b < 1})
-    rows = [f"| right at | {' | '.join(f'{b:.0%}' for b in budgets)} |"]
+    n = min(found["n"] for (_, b), found in right.items() if b < 1 and b != BUDGET)
+    rows = [f"| right at (n from {n:,}) | {' | '.join(f'{b:.0%}' for b in budgets)} |"]
     rows.append("|---" * (len(budgets) + 1) + "|")
     for name in dict.fromkeys(m for m, _ in right):
         if all((name, b) in right for b in budgets):
