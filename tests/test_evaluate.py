@@ -279,6 +279,11 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert {"command", "commit", "date", "machine", "identity", "data"} <= set(report)
     assert {t["method"] for t in report["time"]} == {"stock", "arr-coc", "uniform"}
     assert all(t["modelled_2b_s"] > 0 for t in report["time"])
+    assert [e for e in report["commands"] if "--resume" in e] == [report["command"]]
+    assert len(report["commands"]) == 2
+    seen = {t["method"]: t for t in report["time"]}
+    assert seen["stock"]["encoder_share"] == seen["stock"]["encoder_share_same_shares"] == 1
+    assert seen["arr-coc"]["encoder_share"] < seen["arr-coc"]["encoder_share_same_shares"] < 1
     for name in ("accuracy-tokens", "accuracy-time", "kinds"):
         assert (out / f"{name}.png").stat().st_size > 5000
     with pytest.raises(SystemExit, match="this run would add rows of"):

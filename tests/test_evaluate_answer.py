@@ -177,6 +177,10 @@ def test_the_cost_curve_gives_back_what_the_benchmark_saw():
     found = curve.seconds(work, native=1024, prompt_tokens=20, is_ours=False)
     parts = sum(stock[f"{s}_s"]["median"] for s in ("encode", "prefill"))
     assert found == pytest.approx(parts + curve.preprocess)
+    # The first two of four layers, as FastV's choice: two of the 28 there.
+    partly = timing.Work(timing.Counter(), timing.Counter({1044: 2}), 5, 4)
+    spent = curve.seconds(partly, 1024, 20, False) - curve.preprocess
+    assert spent == pytest.approx(stock["prefill_s"]["median"] * 2 / 28)
     # A quarter of the tokens on a small image is a quarter on a large one.
     small = timing.Work(timing.Counter({64: 5}), timing.Counter(), 5, 4)
     large = timing.Work(timing.Counter({256: 5}), timing.Counter(), 5, 4)
