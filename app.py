@@ -183,6 +183,8 @@ def build() -> gr.Blocks:
                         again = gr.Button("Compare with these", size="sm", elem_id="arr-again")
                         reset = gr.Button("Reset", size="sm", elem_id="arr-reset")
             cost = show(pieces["cost"], js_on_load=page_cost.SCRIPT, elem_id="arr-cost")
+            if steps.bundled:
+                show(page_measured.at_2b(RESULTS))
             more = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
             second, third, compare_maps, others = page_parts.others()
             show(page_measured.section(RESULTS), elem_id="arr-results")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from arr_coc.page import escaped
-from arr_coc.page_results import seconds
+from arr_coc.page_results import ratio_words, seconds
 from arr_coc.peers_words import WORDS
 
 NONE = "No evaluation was published with this version yet, so there is nothing to show here."
@@ -31,6 +31,7 @@ TITLES = {
     "ablations": "What each choice is worth, without training",
 }
 USUAL_BUDGET = 0.2
+BENCHMARK, SHIPPED = "benchmark-2b-cpu.json", "before + separate glance"
 WORST = 3  # kinds named as failures
 
 
@@ -49,6 +50,26 @@ def load(folder: Path) -> dict[str, dict[str, Any]]:
             continue
         found[path.parent.name] = summary
     return found
+
+
+def at_2b(folder: Path) -> str:
+    """What the focused look costs at the shapes of Qwen3-VL-2B, in a sentence; "" where not measured."""
+    try:
+        report = json.loads((folder / BENCHMARK).read_text(encoding="utf-8"))
+        largest = max(e["image_tokens"] for e in report["summary"])
+        ours = [
+            e for e in report["summary"] if (e["case"], e["image_tokens"]) == (SHIPPED, largest)
+        ]
+        entry = min(ours, key=lambda e: abs(e["budget"] / largest - USUAL_BUDGET))
+        machine = report["machine"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    where = machine.get("gpu") or f"{machine['cores']} cores of an {machine['processor']} CPU"
+    return _said(
+        f"This model is small, so little is saved here. At the shapes of Qwen3-VL-2B (random weights, "
+        f"{largest} visual tokens in full, {entry['budget']} focused, {where}) the focused look's first "
+        f"word came {ratio_words(entry['speedup']['median'])}, median of {entry['n']} runs."
+    )
 
 
 def section(folder: Path) -> str:

@@ -59,7 +59,7 @@ GAUGES = (
         (
             "Several places: most tokens are spread over the whole picture.",
             "In between: some tokens for the best places, some all over the picture.",
-            "One place: nearly all tokens gather where relevance is highest.",
+            "One place: most tokens gather where relevance is highest.",
         ),
     ),
 )

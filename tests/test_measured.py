@@ -73,6 +73,21 @@ def test_the_comparison_comes_first_and_the_rest_can_be_opened(folder):
     assert "<summary>another</summary>" in others[-1] and "when is shrinking" in others[0]
 
 
+def test_the_2b_sentence_is_the_benchmarks(tmp_path):
+    assert page_measured.at_2b(tmp_path) == ""
+    entry = {"case": page_measured.SHIPPED, "image_tokens": 1000, "n": 3}
+    report = {
+        "machine": {"cores": 2, "processor": "Some"},
+        "summary": [
+            {**entry, "budget": 60, "speedup": {"median": 9.0}},
+            {**entry, "budget": 210, "speedup": {"median": 0.5}},
+        ],
+    }
+    (tmp_path / page_measured.BENCHMARK).write_text(json.dumps(report))
+    said = page_measured.at_2b(tmp_path)
+    assert "2.0× slower" in said and "210 focused" in said and "faster" not in said
+
+
 def test_nothing_measured_is_said_in_a_sentence(tmp_path):
     shown = page_measured.section(tmp_path)
     assert page_measured.NONE in shown and "<table" not in shown
