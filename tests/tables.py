@@ -167,7 +167,7 @@ def sweep_block() -> str:
     rows.append(
         f"| arr-coc minus downsample | {' | '.join(percent(leads[d], '+') for d in details)} |"
     )
-    level = [d for d in details if leads[d]["interval"][0] <= 0]
+    level = [d for d in details if leads[d] and leads[d]["interval"][0] <= 0]
     words = ", ".join(f"x {d:g}" for d in level)
     said = (
         f"At detail {words} shrinking is as good."
