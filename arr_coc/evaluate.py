@@ -284,6 +284,7 @@ def open_out(args: argparse.Namespace) -> None:
         if known != own:
             sys.exit(f"{args.out} holds rows of {known}, this run would add rows of {own}")
     path.write_text(json.dumps(own) + "\n")
+    evaluate_rows.merge_parts(args.out)  # what an interrupted run had measured
     evaluate_rows.merge_parts(args.out)
 
 

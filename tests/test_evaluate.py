@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -286,6 +287,14 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert seen["arr-coc"]["encoder_share"] < seen["arr-coc"]["encoder_share_same_shares"] < 1
     for name in ("accuracy-tokens", "accuracy-time", "kinds"):
         assert (out / f"{name}.png").stat().st_size > 5000
+    last = evaluate_rows.read_rows(out)
+    evaluate_rows.write_part(
+        out, 0, 0, last.slice(0, 5).to_pylist()
+    )  # as an interrupted run leaves it
+    pq.write_table(last.slice(5), out / "rows.parquet")
+    measured.clear()
+    run(out, *more, *SMALL, "--resume")
+    assert measured == [] and evaluate_rows.read_rows(out).num_rows == last.num_rows
     with pytest.raises(SystemExit, match="this run would add rows of"):
         run(out, *first, "--resume", "--size", "224", "224")
 
