@@ -103,8 +103,7 @@ def evaluation_block() -> str:
         "paired where two methods are compared. The last two columns are counted on pictures of 1024 "
         "tokens: the share that goes through the vision encoder, glances included, and the speed-up over "
         "stock by the stage times of the benchmark above. Made with "
-        f"`{found['command']}` ([everything](results/scenes/summary.json), with every command "
-        "that added rows)."
+        f"`python -m arr_coc.evaluate` ([the commands and everything]({EVALUATION.relative_to(ROOT)}))."
     )
     return f"{text}\n\n" + "\n".join([*rows, "", *by_budget(found)]) + "\n"
 
@@ -178,9 +177,13 @@ def sweep_block() -> str:
 
 
 def made_by(found: dict) -> str:
-    n = min(kind["n"] for kind in found["kinds"])
-    kinds = ", ".join(dict.fromkeys(kind["kind"] for kind in found["kinds"]))
-    return f"{n} questions or more of each kind ({kinds}). Made with `{found['command']}`."
+    counts: dict[str, list[int]] = {}
+    for kind in found["kinds"]:
+        counts.setdefault(kind["kind"], []).append(kind["n"])
+    kinds = ", ".join(f"{kind} {min(ns)}" for kind, ns in counts.items())
+    made = ", then ".join(f"`{command}`" for command in found["commands"])
+    note = f" ({found['note']})" if "note" in found else ""
+    return f"Questions: {kinds}. Made with {made}{note}."
 
 
 def aims_block() -> str:
