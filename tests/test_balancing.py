@@ -6,6 +6,7 @@ import torch
 from arr_coc.attending import TIERS
 from arr_coc.balancing import (
     NEUTRAL,
+    REACH,
     TensionPolicy,
     Tensions,
     combine,
@@ -81,8 +82,9 @@ def test_diversify_lifts_what_is_far_from_the_strongest():
     m = peak(0, 0)
     focus = combine(m, m, m, Tensions(0.5, 0.5, 1.0))[0]
     spread = combine(m, m, m, Tensions(0.5, 0.5, 0.0))[0]
-    assert focus[7, 7] == focus[0, 1] == 0
-    assert spread[7, 7] > spread[0, 1]
+    near = 1 + REACH  # the first place that the strongest does not reach
+    assert focus[7, 7] == focus[0, near] == 0 < focus[0, REACH]
+    assert spread[7, 7] > spread[0, near]
 
 
 def test_relevance_spans_the_whole_range_and_an_even_map_is_a_half():
