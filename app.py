@@ -45,9 +45,8 @@ FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or record.examples_for(base_to_
 RESULTS = Path(__file__).parent / "results"
 STEPS = Steps(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 GPU_SECONDS = 30
-LOOK_SECONDS = (
-    8.0 if ON_ZEROGPU else comparing.DEADLINE_S
-)  # three looks fit into what ZeroGPU lends
+# Three looks must fit into what ZeroGPU lends.
+LOOK_SECONDS = 8.0 if ON_ZEROGPU else comparing.DEADLINE_S
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each

@@ -29,11 +29,7 @@ def with_halo(allocation: Allocation, share: float) -> Allocation:
     score = (near * 100 + far - held * 10_000).flatten()
     index = score.sort(descending=True, stable=True).indices[:more].sort().values
     cells = torch.stack([torch.zeros_like(index), index // w, index % w], 1)
-    return Allocation(
-        allocation.grid,
-        torch.cat([allocation.cells, cells]),
-        torch.cat([allocation.budgets, torch.full(index.shape, BUDGET_LOW)]),
-    )
+    return _followed_by(allocation, cells)
 
 
 def with_surroundings(allocation: Allocation, at_most: int) -> Allocation:
@@ -49,18 +45,23 @@ def with_surroundings(allocation: Allocation, at_most: int) -> Allocation:
         level += 1
     index = torch.arange(rows * columns)
     cells = torch.stack([torch.full_like(index, level), index // columns, index % columns], 1)
-    everything = Allocation(allocation.grid, cells, torch.full(index.shape, BUDGET_LOW))
+    bounds = Allocation(allocation.grid, cells, torch.full(index.shape, BUDGET_LOW)).bounds()
     own = allocation.cells[:, 0]
     fine = own <= level
     row, column = (allocation.cells[fine, 1:] >> (level - own[fine, None])).unbind(1)
     held = torch.zeros_like(index).index_add(
         0, row * columns + column, areas(allocation.bounds()[fine])
     )
-    new = held < areas(everything.bounds())
+    return _followed_by(allocation, cells[held < areas(bounds)])
+
+
+def _followed_by(allocation: Allocation, cells: Tensor) -> Allocation:
+    """The allocation, then `cells` `(M, 3)` at the least budget."""
+    budgets = torch.full((len(cells),), BUDGET_LOW)
     return Allocation(
         allocation.grid,
-        torch.cat([allocation.cells, cells[new]]),
-        torch.cat([allocation.budgets, everything.budgets[new]]),
+        torch.cat([allocation.cells, cells]),
+        torch.cat([allocation.budgets, budgets]),
     )
 
 

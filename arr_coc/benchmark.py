@@ -33,9 +33,8 @@ SIZES = {"cpu": (1024,), "cuda": (1024, 2048, 4096)}
 BUDGETS, BUDGETS_OF = (64, 200, 400), 1024
 CASES = {
     "after": Config(glance="off", prune="after"),
-    "before": Config(
-        glance="off", prune="before", surroundings=0, halo=0
-    ),  # the cost curve reads it
+    # Of the kept cells alone: the evaluation's cost curve reads it.
+    "before": Config(glance="off", prune="before", surroundings=0, halo=0),
     "before + separate glance": Config(glance="separate", prune="before"),
     "before + glance as periphery": Config(glance="periphery", prune="before"),
 }

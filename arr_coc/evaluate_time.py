@@ -180,8 +180,8 @@ def _timed(host, method, name: str, share: float, item: Item) -> dict[str, float
     return {"seconds": end - start, **stages}
 
 
-def _modelled(host, curve, method, name: str, share: float, items) -> dict[str, float | None]:
-    """Medians over the first items, which are the warm-up too; None for seconds without a curve.
+def _modelled(host, curve, method, name: str, share: float, items) -> dict[str, float]:
+    """Medians over the first items, which are the warm-up too; no seconds without a curve.
 
     `modelled` and `modelled_same_shares` seconds, and `encoder_share` and `encoder_share_same_shares`:
     visual tokens that went through the encoder, of the picture's own.

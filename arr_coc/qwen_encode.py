@@ -116,6 +116,11 @@ class TokenSet:
             torch.cat([self.places, other.places]),
         )
 
+    def first(self, count: int) -> "TokenSet":
+        """The first `count` of them."""
+        planes = tuple(plane[:count] for plane in self.deepstack)
+        return TokenSet(self.features[:count], planes, self.places[:count])
+
     def encoder_outputs(self) -> dict[str, BaseModelOutputWithDeepstackFeatures]:
         """The `mm_encoder_outputs` argument of the stock model."""
         return {
@@ -264,8 +269,7 @@ def encode_before(
     patch_grid = tuple(picture.grid_thw[0, 1:].tolist())
     patches = cell_patches(picture, allocation)
     features, deepstack = encode_patches(visual, patches, positions, patch_grid)
-    planes = tuple(plane[:kept] for plane in deepstack)
-    return TokenSet(features[:kept], planes, cell_places(bounds[:kept]))
+    return TokenSet(features, tuple(deepstack), cell_places(bounds)).first(kept)
 
 
 def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:

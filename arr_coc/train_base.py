@@ -76,7 +76,7 @@ def encode_kept(
         return_dict=True,
     )
     whole = _token_sets(output, [len(at) for at in bounds], [cell_places(at) for at in bounds])
-    return [_first(tokens, len(index)) for tokens, index in zip(whole, kept)]
+    return [tokens.first(len(index)) for tokens, index in zip(whole, kept)]
 
 
 def _raster_places(picture: Picture) -> Tensor:
@@ -89,11 +89,6 @@ def _token_sets(output: Any, counts: list[int], places: list[Tensor]) -> list[To
     planes = [output.pooler_output, *output.deepstack_features]
     rows = zip(*(plane.split(counts) for plane in planes))
     return [TokenSet(row[0], tuple(row[1:]), at) for row, at in zip(rows, places)]
-
-
-def _first(tokens: TokenSet, count: int) -> TokenSet:
-    planes = tuple(plane[:count] for plane in tokens.deepstack)
-    return TokenSet(tokens.features[:count], planes, tokens.places[:count])
 
 
 def glance_pictures(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]:
