@@ -2,6 +2,7 @@
 
     python -m arr_coc.evaluate --out results/dev --n 200                    # every method, on scenes
     python -m arr_coc.evaluate --out results/dev --n 1000 --resume          # go on, or add to it
+    python -m arr_coc.evaluate --out results/dev --resume --new-weights --weights runs/arr-coc
     python -m arr_coc.evaluate --out results/sweep --sweep detail 0.5 0.75 1 1.5 2
     python -m arr_coc.evaluate --out results/easy-vqa --easy-vqa
     accelerate launch -m arr_coc.evaluate --out results/docs --folder DIR --base Qwen/Qwen3-VL-2B-Instruct
@@ -33,12 +34,13 @@ from arr_coc.evaluate_data import EasyVQA, Folder, Hub, Ref, Scenes, Source
 from arr_coc.evaluate_rows import FULL, Pair, RememberingHost
 from arr_coc.evaluate_time import CostCurve, measure_time, summarise_time
 from arr_coc.measuring import commit, machine
-from arr_coc.peers import EVERY
+from arr_coc.peers import EVERY, uses_weights
 from arr_coc.qwen import ARRCOCQwen
 
 N_SCENES = 1000
 MISSES = 12  # on the failure sheet
 LONGEST_RUN = timedelta(days=2)  # how long one process may wait for the others
+WEIGHTS = ("weights", "weights_sha256")  # of an identity: what ARR-COC alone depends on
 Block = tuple[int, list[tuple[Ref, frozenset[Pair]]]]  # its number; what is pending per question
 
 
@@ -281,11 +283,13 @@ def open_out(args: argparse.Namespace) -> None:
         if not args.resume:
             sys.exit(f"{args.out} holds rows of an earlier run; --resume adds to them")
         known = json.loads(path.read_text()) if path.exists() else None
-        if known != own:
+        forgotten = WEIGHTS if args.new_weights else ()
+        if not known or any(known.get(k) != own.get(k) for k in {*known, *own} - {*forgotten}):
             sys.exit(f"{args.out} holds rows of {known}, this run would add rows of {own}")
+        if known != own:
+            evaluate_rows.forget(args.out, [name for name in EVERY if uses_weights(name)])
     path.write_text(json.dumps(own) + "\n")
     evaluate_rows.merge_parts(args.out)  # what an interrupted run had measured
-    evaluate_rows.merge_parts(args.out)
 
 
 # --------------------------------------------------------------------------------- the command

@@ -47,6 +47,9 @@ def parser(about: str) -> argparse.ArgumentParser:
     data.add_argument("--floor", type=float, help="stock accuracy that a kind needs to count")
     how = p.add_argument_group("how")
     how.add_argument("--resume", action="store_true", help="add to the rows in OUT")
+    how.add_argument("--new-weights", action="store_true",
+                     help="with --resume: where OUT's rows are of other ARR-COC weights, keep those "
+                          "of methods that use none, and ask the others anew")  # fmt: skip
     how.add_argument("--batch", type=int, help="questions answered at once")
     how.add_argument(
         "--block", type=int, default=QUESTIONS_PER_BLOCK, help="questions between two checkpoints"
@@ -74,6 +77,8 @@ def parse(argv: Sequence[str] | None, about: str) -> argparse.Namespace:
     args.budgets = args.budgets or ([0.2] if sweep else list(BUDGETS))
     if (parts := [m for m in args.methods if m in TRAINED]) and not args.weights:
         p.error(f"{', '.join(parts)}: without --weights there is no trained part to take out")
+    if args.new_weights and not args.resume:
+        p.error("--new-weights goes on from the rows in OUT: it needs --resume")
     args.time_budgets = args.time_budgets or args.budgets
     if bad := [b for b in (*args.budgets, *args.time_budgets) if not 0 < b <= 1]:
         p.error(f"budgets {bad} are outside (0, 1]")

@@ -279,6 +279,13 @@ def merge_parts(out: Path) -> pa.Table:
     return table
 
 
+def forget(out: Path, methods: Sequence[str]) -> None:
+    """Drop the rows of some methods."""
+    table = merge_parts(out)
+    gone = pc.is_in(table.column("method"), pa.array(methods, pa.string()))
+    _write(table.filter(pc.invert(gone)), out / "rows.parquet")
+
+
 def read_rows(out: Path) -> pa.Table:
     """The merged rows; none yet is an empty table."""
     path = out / "rows.parquet"

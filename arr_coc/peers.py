@@ -16,7 +16,7 @@ from arr_coc.peers_ours import VARIANTS as CHANGED
 from arr_coc.peers_parts import FREE, TRAINED
 from arr_coc.realizing import Config
 
-__all__ = ["ARRCOC", "EVERY", "METHODS", "TRAINED", "VARIANTS", "Method", "Reduced"]
+__all__ = ["ARRCOC", "EVERY", "METHODS", "TRAINED", "VARIANTS", "Method", "Reduced", "uses_weights"]
 
 
 # In the order of a table: the model as it is, controls, before the encoder, after it, twice, ours.
@@ -43,3 +43,8 @@ METHODS: dict[str, Callable[[], Method]] = {
 
 VARIANTS: dict[str, Callable[[], Method]] = CHANGED | FREE | TRAINED
 EVERY = METHODS | VARIANTS
+
+
+def uses_weights(name: str) -> bool:
+    """Whether what a method of `EVERY` gives depends on the trained weights."""
+    return name.startswith("arr-coc") and name not in FREE

@@ -22,7 +22,7 @@ WEIGHTS = {
     "cover": 1.0,  # -log of the evidence that is kept
     "mended": 1.0,  # cross-entropy of the answer, kept tokens encoded from a part, adapted
     "distil": 2.0,  # what the adapter leaves of the distance to the full encoder's features
-    "prior": 1.0,  # the tensions that a question's words suggest
+    "prior": 4.0,  # the tensions that a question's words suggest
     "pressure": 1.0,  # relevance beyond the budget
     "diversity": 0.02,  # heads and tensions that are hardly used
 }

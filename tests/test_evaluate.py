@@ -13,7 +13,15 @@ import pytest
 import torch
 from PIL import Image
 
-from arr_coc import evaluate, evaluate_args, evaluate_data, evaluate_rows, evaluate_stats, peers
+from arr_coc import (
+    evaluate,
+    evaluate_args,
+    evaluate_data,
+    evaluate_rows,
+    evaluate_stats,
+    loading,
+    peers,
+)
 from arr_coc import evaluate_summary as summary
 from arr_coc.balancing import lexical_tensions
 from arr_coc.evaluate_data import Item, Ref, Scenes
@@ -297,6 +305,14 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert measured == [] and evaluate_rows.read_rows(out).num_rows == last.num_rows
     with pytest.raises(SystemExit, match="this run would add rows of"):
         run(out, *first, "--resume", "--size", "224", "224")
+
+    learned = (*more, *SMALL, "--resume", "--weights", str(loading.BUNDLED_WEIGHTS))
+    with pytest.raises(SystemExit, match="this run would add rows of"):
+        run(out, *learned)
+    measured.clear()
+    run(out, *learned, "--new-weights")  # only what uses the weights is asked again
+    assert {pair[0] for _, wanted in measured for pair in wanted} == {"arr-coc"}
+    assert len(measured) == 8 and evaluate_rows.read_rows(out).num_rows == last.num_rows
 
 
 def test_parts_are_not_taken_out_of_weights_that_are_not_given(capsys):
