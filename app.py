@@ -68,7 +68,7 @@ def run_on_gpu(request: comparing.Request):
     yield from comparing.compare_stream(LOADER.get(), request, LOOK_SECONDS)
 
 
-LIVE = Live(STEPS, LOADER, lambda request: run_on_gpu(request))
+LIVE = Live(STEPS, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
 
 
 def compare(
@@ -198,6 +198,7 @@ def build() -> gr.Blocks:
             settings, advanced, cut_cost = page_parts.settings()
             about = show(page_parts.about(steps.bundled), elem_id="arr-about")
             file = gr.Textbox(visible="hidden", elem_id="arr-file")
+            ahead = gr.Textbox(visible="hidden", elem_id="arr-ahead")
 
         board = [look, answers, strip, why, gauges, cost]
         inputs = [picture, question, *settings.values(), shrunk, tensions, chosen, drawn]
@@ -207,6 +208,9 @@ def build() -> gr.Blocks:
             steps.on_more, settings["share"], [settings["share"], settings["tier"]], **quick
         ).then(None, None, None, js=page_parts.PRESS_JS, **quick)
         go.click(None, None, [answers, strip, go], js=page_parts.QUEUED_JS, **quick)
+        go.click(live.on_waiting, None, ahead, **quick).then(
+            None, ahead, None, js=page_parts.AHEAD_JS, **quick
+        )
         running = go.click(
             live.on_compare,
             inputs,
@@ -298,7 +302,7 @@ def launch(demo: gr.Blocks, **options):
         state_session_capacity=SESSIONS,
         **options,
     )
-    keep_forgetting(demo.state_holder)
+    keep_forgetting(demo)
     threading.Timer(LOAD_AFTER_S, LOADER.start).start()
     return server
 

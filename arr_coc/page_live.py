@@ -4,6 +4,9 @@ Methods of `Live` are gradio handlers over a loader and the one GPU function, wh
 """
 
 import html
+import statistics
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +18,8 @@ from arr_coc.page_steps import SKIP, Steps, as_share, refusal
 from arr_coc.serving import Loader, source_of, standing
 
 NO_PICTURE = "Choose a picture first: a card, a new one, or your own."
+LAST_RUNS = 20  # whose seconds tell how long the queue will take
+WORTH_SAYING_S = 3.0
 NOT_YET = "The model is waking up; what this costs is known when it is there."
 
 
@@ -32,10 +37,32 @@ class Picture(gr.Image):
 
 
 class Live:
-    """The handlers. `run` takes a checked `comparing.Request` and yields its records."""
+    """The handlers, around the one GPU function, which takes a `comparing.Request` and yields records."""
 
-    def __init__(self, steps: Steps, loader: Loader, run: Callable[[Any], Iterator]) -> None:
-        self.steps, self.loader, self.run = steps, loader, run
+    def __init__(
+        self,
+        steps: Steps,
+        loader: Loader,
+        on_gpu: Callable[[Any], Iterator],
+        waiting: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`waiting` counts the requests that wait for the GPU."""
+        self.steps, self.loader, self.on_gpu, self.waiting = steps, loader, on_gpu, waiting
+        self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds
+
+    def run(self, request: Any) -> Iterator:
+        """The records of one request; how long it took is remembered."""
+        begun = time.monotonic()
+        yield from self.on_gpu(request)
+        self.took.append(time.monotonic() - begun)
+
+    def on_waiting(self) -> str:
+        """How long a request that was just made will wait, in a sentence; "" where it hardly will."""
+        waiting = self.waiting()
+        seconds = waiting * statistics.median(self.took) if self.took else 0
+        if seconds < WORTH_SAYING_S:
+            return ""
+        return f"Waits for its turn: {waiting} in the queue, about {seconds:.0f} s…"
 
     def answered(self, image: Any, question: str, share: float, **settings):
         """The last record of a request from the API; refusals become sentences."""

@@ -35,6 +35,8 @@ CARD_VIEW_JS = """() => {
 PRESS_JS = "() => { document.querySelector('#arr-go').click(); }"
 _DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
 QUEUED_JS = f"() => {json.dumps([page_results.queued(), '', _DEAD])}"
+AHEAD_JS = """(words) => { if (words) for (const place of document.querySelectorAll('.arr-queued'))
+    place.textContent = words; }"""
 _IDLE, _FULL = page_results.answers(None, None), page_results.message(page_results.QUEUE_FULL)
 NOT_STARTED = f"shown.includes({json.dumps(page_results.QUEUED)})"
 FULL_JS = (

@@ -104,13 +104,27 @@ def forget_sessions(holder: Any) -> None:
             holder.time_last_used.pop(name, None)
 
 
-def keep_forgetting(holder: Any) -> None:
-    """`forget_sessions` and `give_back_memory`, for as long as the process lives."""
+def forget_queues(queue: Any, holder: Any) -> None:
+    """Drop the message queues of sessions that are gone and wait for nothing; 2000 would be kept.
+
+    Args:
+        queue: gradio's `Queue`.
+        holder: gradio's `StateHolder`, after `forget_sessions`.
+    """
+    for name, waits_for in list(queue.pending_event_ids_session.items()):
+        if not waits_for and name not in holder.session_data:
+            queue.pending_event_ids_session.pop(name, None)
+            queue.pending_messages_per_session.pop(name, None)
+
+
+def keep_forgetting(demo: Any) -> None:
+    """Forget what gradio's `Blocks` keep of visits that are over, for as long as the process lives."""
 
     def run() -> None:
         while True:
             time.sleep(SWEEP_S)
-            forget_sessions(holder)
+            forget_sessions(demo.state_holder)
+            forget_queues(demo._queue, demo.state_holder)
             give_back_memory()
 
     threading.Thread(target=run, daemon=True).start()

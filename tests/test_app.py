@@ -24,6 +24,7 @@ from arr_coc import (
     deciding,
     intake,
     page,
+    page_live,
     page_results,
     page_steps,
     record,
@@ -252,6 +253,12 @@ def test_sessions_are_forgotten_in_time():
     serving.forget_sessions(holder)
     assert list(holder.session_data) == ["visitor", *range(68, 100)]
     assert set(holder.time_last_used) == set(holder.session_data)
+    waits_for = {"visitor": set(), 5: set(), 6: {"an event"}}
+    queue = SimpleNamespace(
+        pending_event_ids_session=waits_for, pending_messages_per_session=dict.fromkeys(waits_for)
+    )
+    serving.forget_queues(queue, holder)
+    assert list(waits_for) == list(queue.pending_messages_per_session) == ["visitor", 6]
 
 
 def test_the_server_itself_forgets_its_calls(scene):
@@ -264,6 +271,19 @@ def test_the_server_itself_forgets_its_calls(scene):
         assert app.demo.state_holder[f"call {n}"].state_data == {}
     serving.forget_sessions(app.demo.state_holder)
     assert len(app.demo.state_holder.session_data) == serving.RECENT_SESSIONS
+    serving.forget_queues(app.demo._queue, app.demo.state_holder)
+
+
+def test_the_wait_is_told_from_the_runs_before():
+    waiting = 0
+    live = page_live.Live(None, None, lambda request: iter([request]), lambda: waiting)
+    waiting = 3
+    assert live.on_waiting() == ""  # nothing ran yet
+    assert list(live.run("record")) == ["record"] and len(live.took) == 1
+    live.took.extend([4.0, 4.0, 9.0])
+    assert live.on_waiting() == "Waits for its turn: 3 in the queue, about 12 s…"
+    waiting = 0
+    assert live.on_waiting() == ""
 
 
 @pytest.mark.parametrize("base", [None, "/some/folder", "Qwen/Qwen3-VL-4B-Instruct"])
