@@ -24,8 +24,9 @@ from typing import Any
 
 import httpx
 from PIL import Image
+from playwright.sync_api import sync_playwright
 
-from tests import app_server, fuzz, hostile
+from tests import app_server, fuzz, hostile, screenshots
 from tests.hostile_pictures import encoded
 
 LONGEST_WAIT_S = 60
@@ -33,7 +34,6 @@ CELL = 32  # pixels of a visual token's side
 ROUNDS = 3  # questions of each client of the crowd
 SMALLEST = 10  # tokens on a side of the first client's picture
 RETRY_S = 2.0
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 @dataclass
@@ -116,16 +116,8 @@ LIVE = ".arr-strip:has-text('measured in this one run')"
 
 def _browse(url: str, number: int, seen: Seen) -> None:
     """A visitor: presses Compare, until it was answered; notes what the page said, and when."""
-    import os
-    import shutil
-
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)))
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
+        browser = screenshots.launch(playwright)
         tab = browser.new_page()
         tab.set_default_timeout(60_000)
         tab.goto(url)
