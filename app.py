@@ -121,8 +121,10 @@ def build() -> gr.Blocks:
     steps, live, first = STEPS, LIVE, STEPS.opened(0 if STEPS.examples else None)
     pieces = dict(zip(showing.BOARD, first))
     with gr.Blocks(title=page.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
-        chosen, drawn, tensions = gr.State(first[9]), gr.State(), gr.State()
-        shown, looks = gr.State(first[13], time_to_live=3600), gr.State()
+        # Empty until the page opens, and again once a visit was forgotten: no card's answer is taken
+        # for that of another picture then.
+        chosen, drawn, tensions = gr.State(), gr.State(), gr.State()
+        shown, looks = gr.State(time_to_live=3600), gr.State()
         with gr.Column(elem_id="arr-page"):
             head = show(page.header(page.badge_loading(bool(first[13]))))
             with gr.Row(equal_height=False, elem_id="arr-desk"):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from arr_coc import attending, balancing, knowing, relaxing, train_data
+from arr_coc import attending, balancing, knowing, relaxing
 from arr_coc.components import Components
 from arr_coc.realizing import MINIMUM_BUDGET
 from arr_coc.train_group import Group
@@ -83,7 +83,7 @@ def _participatory(parts: Components, group: Group, blind: Tensor) -> Tensor:
 def _tensions(parts: Components, group: Group, statistics: Tensor) -> Tensor:
     """`(B, 3)` of the policy, or the lexical prior's; float32, so that 1 - t has a logarithm."""
     if parts.policy is None:
-        return values([train_data.prior(a) for a in group.asked], statistics)
+        return values([balancing.lexical_tensions(a.question) for a in group.asked], statistics)
     return parts.policy(group.embedding, statistics).float()
 
 

@@ -28,6 +28,7 @@ READY_S = 120
 def launch(playwright) -> Browser:
     """Chromium by the variable CHROMIUM, else on the PATH."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    assert path, f"no browser: set CHROMIUM, or put one of {', '.join(NAMES)} on the PATH"
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     return playwright.chromium.launch(executable_path=path, args=arguments)
 

@@ -1,12 +1,8 @@
-"""The page in a real browser. A missing browser fails here: it is never skipped.
-
-Chromium is found by the variable CHROMIUM, else on the PATH.
-"""
+"""The page in a real browser. A missing browser fails here: it is never skipped."""
 
 import json
-import os
 import re
-import shutil
+from contextlib import contextmanager
 from urllib.parse import quote
 
 import gradio as gr
@@ -18,33 +14,26 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from arr_coc import comparing, page_results
+from tests import screenshots
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
 CARD = {"width": 700, "height": 560}
 NARROW_CARD = {"width": 375, "height": 560}  # the same frame on a phone
 COMPARE_LIMIT_S = 20  # 5 s on two free cores; a test machine is seldom free
 
 
-def browser_path() -> str:
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, f"no browser: set CHROMIUM, or put one of {', '.join(NAMES)} on the PATH"
-    return found
-
-
 @pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        chromium = playwright.chromium.launch(executable_path=browser_path(), args=arguments)
+        chromium = screenshots.launch(playwright)
         yield chromium
         chromium.close()
 
 
-@pytest.fixture
-def tab(browser):
+@contextmanager
+def watched(browser, **options):
     """A tab that notes errors of the page and requests to anywhere else."""
-    context = browser.new_context(viewport=DESK)
+    context = browser.new_context(**options)
     tab = context.new_page()
     tab.set_default_timeout(30_000)
     tab.errors, tab.elsewhere = [], []
@@ -52,8 +41,24 @@ def tab(browser):
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
     tab.on("dialog", lambda dialog: (tab.errors.append("dialog"), dialog.dismiss()))
     tab.on("request", lambda request: _note(tab, request.url))
-    yield tab
-    context.close()
+    try:
+        yield tab
+    finally:
+        context.close()
+
+
+@contextmanager
+def clean(browser, **options):
+    """A watched tab in which nothing may have gone wrong at the end."""
+    with watched(browser, **options) as tab:
+        yield tab
+        assert tab.errors == [] and tab.elsewhere == []
+
+
+@pytest.fixture
+def tab(browser):
+    with watched(browser, viewport=DESK) as tab:
+        yield tab
 
 
 def _note(tab, url):
@@ -217,15 +222,13 @@ def test_a_new_picture_and_its_questions(tab):
 
 def test_the_race_is_played_or_stands_still_where_motion_is_unwanted(browser):
     for motion, words in (("no-preference", "Played"), ("reduce", "no motion")):
-        context = browser.new_context(viewport=DESK, reduced_motion=motion)
-        tab = context.new_page()
-        visit(tab)
-        tab.locator(".arr-race-play").click()
-        expect(tab.locator(".arr-race-speed")).to_contain_text(words)
-        if motion == "reduce":
-            text = tab.locator(".arr-answer .arr-text").first.inner_text()
-            expect(tab.locator(".arr-race-text").first).to_have_text(text)
-        context.close()
+        with clean(browser, viewport=DESK, reduced_motion=motion) as tab:
+            visit(tab)
+            tab.locator(".arr-race-play").click()
+            expect(tab.locator(".arr-race-speed")).to_contain_text(words)
+            if motion == "reduce":
+                text = tab.locator(".arr-answer .arr-text").first.inner_text()
+                expect(tab.locator(".arr-race-text").first).to_have_text(text)
 
 
 def test_the_comparison_can_be_saved_and_stands_alone(tab, tmp_path):
@@ -258,19 +261,17 @@ def test_links_on_another_site_lead_to_the_app(tab):
 
 @pytest.mark.parametrize("size", [CARD, NARROW_CARD], ids=["wide", "phone"])
 def test_the_card_for_embedding_fits(browser, size):
-    context = browser.new_context(viewport=size)
-    tab = context.new_page()
-    visit(tab, "?arr_view=card")
-    expect(tab.locator(".arr-answer .arr-text")).to_have_count(3)
-    expect(tab.locator("#arr-pick")).to_be_hidden()
-    strip = tab.locator(".arr-strip").bounding_box()
-    assert strip["y"] + strip["height"] <= size["height"]
-    assert strip["x"] + strip["width"] <= size["width"]
-    assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
-    picture = tab.locator("#arr-look .arr-stage").bounding_box()
-    answers = tab.locator(".arr-answers").bounding_box()
-    assert (answers["y"] >= picture["y"] + picture["height"]) == (size is NARROW_CARD)
-    context.close()
+    with clean(browser, viewport=size) as tab:
+        visit(tab, "?arr_view=card")
+        expect(tab.locator(".arr-answer .arr-text")).to_have_count(3)
+        expect(tab.locator("#arr-pick")).to_be_hidden()
+        strip = tab.locator(".arr-strip").bounding_box()
+        assert strip["y"] + strip["height"] <= size["height"]
+        assert strip["x"] + strip["width"] <= size["width"]
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        picture = tab.locator("#arr-look .arr-stage").bounding_box()
+        answers = tab.locator(".arr-answers").bounding_box()
+        assert (answers["y"] >= picture["y"] + picture["height"]) == (size is NARROW_CARD)
 
 
 # Findings in the framework's own markup, by axe rule; none at present.
@@ -280,37 +281,33 @@ ALLOWED: dict[str, str] = {}
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("size,query", [(DESK, ""), (PHONE, ""), (CARD, "&arr_view=card")])
 def test_axe_finds_nothing_serious(browser, theme, size, query):
-    context = browser.new_context(viewport=size)
-    tab = context.new_page()
-    visit(tab, f"?__theme={theme}{query}")
-    if not query:
-        for part in ("advanced", "others"):
-            tab.locator(f"#arr-{part} button").first.click()
-        expect(tab.get_by_label("Third question")).to_be_visible()
-        expect(tab.locator("#arr-cut-cost .arr-message")).to_be_visible()
-    found = Axe().run(tab).response["violations"]
-    serious = [
-        (finding["id"], node["target"])
-        for finding in found
-        for node in finding["nodes"]
-        if finding["impact"] in ("serious", "critical") and finding["id"] not in ALLOWED
-    ]
-    assert serious == []
-    context.close()
+    with clean(browser, viewport=size) as tab:
+        visit(tab, f"?__theme={theme}{query}")
+        if not query:
+            for part in ("advanced", "others"):
+                tab.locator(f"#arr-{part} button").first.click()
+            expect(tab.get_by_label("Third question")).to_be_visible()
+            expect(tab.locator("#arr-cut-cost .arr-message")).to_be_visible()
+        found = Axe().run(tab).response["violations"]
+        serious = [
+            (finding["id"], node["target"])
+            for finding in found
+            for node in finding["nodes"]
+            if finding["impact"] in ("serious", "critical") and finding["id"] not in ALLOWED
+        ]
+        assert serious == []
 
 
 def test_a_phone_shows_question_picture_answers_and_cost_at_once(browser):
-    context = browser.new_context(viewport=PHONE)
-    tab = context.new_page()
-    visit(tab)
-    for part, share in (("#arr-question", 1), ("#arr-look .arr-stage", 1), (".arr-strip", 0.5)):
-        box = tab.locator(part).bounding_box()
-        assert box["y"] + share * box["height"] <= PHONE["height"], part
-    expect(tab.locator(".arr-answer .arr-mark").last).to_be_in_viewport()
-    expect(tab.locator(".arr-answer .arr-sure").last).to_be_in_viewport()
-    expect(tab.locator(".arr-badge").nth(1)).to_be_in_viewport()
-    expect(tab.locator("#arr-own")).to_be_in_viewport()
-    context.close()
+    with clean(browser, viewport=PHONE) as tab:
+        visit(tab)
+        for part, share in (("#arr-question", 1), ("#arr-look .arr-stage", 1), (".arr-strip", 0.5)):
+            box = tab.locator(part).bounding_box()
+            assert box["y"] + share * box["height"] <= PHONE["height"], part
+        expect(tab.locator(".arr-answer .arr-mark").last).to_be_in_viewport()
+        expect(tab.locator(".arr-answer .arr-sure").last).to_be_in_viewport()
+        expect(tab.locator(".arr-badge").nth(1)).to_be_in_viewport()
+        expect(tab.locator("#arr-own")).to_be_in_viewport()
 
 
 def test_nothing_in_a_question_or_link_is_executed(tab):
@@ -406,10 +403,8 @@ def test_stop_then_compare_again(tab):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_phone_scrolls_one_way_only(browser, theme):
-    context = browser.new_context(viewport=PHONE)
-    tab = context.new_page()
-    visit(tab, f"?__theme={theme}")
-    ask(tab)
-    finished(tab)
-    assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    context.close()
+    with clean(browser, viewport=PHONE) as tab:
+        visit(tab, f"?__theme={theme}")
+        ask(tab)
+        finished(tab)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -252,6 +252,8 @@ def test_what_guides_the_tensions_reads_the_question_without_its_instruction():
     assert (
         train_data.prior(asked) == lexical_tensions("where is it?") != lexical_tensions(asked.text)
     )
+    beside = train_data.Asked("What is to the left of the hat?", "a", "beside")
+    assert train_data.prior(beside).focus > lexical_tensions(beside.question).focus
 
 
 def test_samples_repeat_and_get_harder():
