@@ -7,6 +7,7 @@ fixed formula; recombining cached maps needs no model.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -69,7 +70,12 @@ def lexical_tensions(question: str) -> Tensions:
 
     A stated prior, not a trained policy. Neutral (0.5 each) where no word is known.
     """
-    goals = [LEXICON[kind][1] for kind in word_kinds(question)]
+    return mean_tensions(word_kinds(question))
+
+
+def mean_tensions(kinds: Sequence[str]) -> Tensions:
+    """The mean over kinds of `LEXICON`; neutral where there are none."""
+    goals = [LEXICON[kind][1] for kind in kinds]
     if not goals:
         return NEUTRAL
     return Tensions(*(round(sum(column) / len(goals), 4) for column in zip(*goals)))

@@ -252,6 +252,9 @@ def test_what_guides_the_tensions_reads_the_question_without_its_instruction():
     assert (
         train_data.prior(asked) == lexical_tensions("where is it?") != lexical_tensions(asked.text)
     )
+    inside = train_data.Asked("where is it in the picture?", "a", "where")
+    assert train_data.prior(inside) == lexical_tensions("where is it?")
+    assert train_data.prior(train_data.Asked("describe the picture.", "a", "")).compress > 0.5
     beside = train_data.Asked("What is to the left of the hat?", "a", "beside")
     assert train_data.prior(beside).focus > lexical_tensions(beside.question).focus
 
