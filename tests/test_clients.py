@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from app_server import server
 from playwright.sync_api import expect, sync_playwright
-from test_browser import browser_path
 
-from tests import fuzz, load
+from tests import fuzz, load, screenshots
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -51,8 +50,7 @@ def test_the_browser_client(scene, tmp_path):
     fake = tmp_path / "fake.png"
     fake.write_bytes(b"I am no picture")
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=arguments)
+        browser = screenshots.launch(playwright)
         tab = browser.new_page()
         tab.goto(f"http://127.0.0.1:{pages.server_port}/client.html?space={server().url}")
         tab.locator("[name=question]").fill("what colour is the ball?")
@@ -83,8 +81,7 @@ def test_who_leaves_frees_the_place():
 
 def test_a_visitor_waits_knowingly_and_is_told_of_a_full_queue():
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=arguments)
+        browser = screenshots.launch(playwright)
         tab = browser.new_page()
         tab.goto(server().url)
         expect(tab.locator(".arr-badge")).to_have_count(3, timeout=60_000)
