@@ -176,6 +176,17 @@ def sweep_block() -> str:
     return f"{made_by(found)} {said}\n\n" + "\n".join(rows) + "\n"
 
 
+def easy_block() -> str:
+    """Accuracy on easy-VQA: each method at each budget, and how far ARR-COC is above it."""
+    found = json.loads((RESULTS / "easy-vqa" / "summary.json").read_text())
+    leads = {(e["against"], e["budget"]): e["overall"] for e in found["pairs"]}
+    rows = ["| method | tokens of 16 | right | ARR-COC minus it |", "|---|---|---|---|"]
+    for e in found["methods"]:
+        lead = percent(leads.get((e["method"], e["budget"])), "+")
+        rows.append(f"| {e['method']} | {e['tokens']:.0f} | {percent(e['overall'])} | {lead} |")
+    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
+
+
 def made_by(found: dict) -> str:
     counts: dict[str, list[int]] = {}
     for kind in found["kinds"]:
@@ -291,6 +302,7 @@ BLOCKS = {
     "parts": (DETAILS, lambda: variants_block("parts")),
     "ablations": (DETAILS, lambda: variants_block("ablations")),
     "sweep": (DETAILS, sweep_block),
+    "easy": (DETAILS, easy_block),
 }
 
 
