@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/evaluation.md, made from what was measured.
+"""The tables of README.md, docs/evaluation.md and docs/page.md, made from what was measured.
 
 python -m tests.tables      # writes them anew; test_readme.py holds them to it
 """
@@ -11,6 +11,7 @@ import numpy as np
 
 from arr_coc.peers_words import WORDS
 from arr_coc.pretrain_card import clock_line, easy_vqa_line, score_table
+from tests.tables_page import page_block
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -303,6 +304,7 @@ BLOCKS = {
     "ablations": (DETAILS, lambda: variants_block("ablations")),
     "sweep": (DETAILS, sweep_block),
     "easy": (DETAILS, easy_block),
+    "page": (ROOT / "docs" / "page.md", page_block),
 }
 
 
