@@ -29,6 +29,7 @@ TITLES = {
     "sweep": "By the size of the detail: when is shrinking enough?",
     "parts": "What each part is worth",
     "ablations": "What each choice is worth, without training",
+    "easy-vqa": "On easy-VQA, large shapes on tiny pictures",
 }
 USUAL_BUDGET = 0.2
 BENCHMARK, SHIPPED = "benchmark-2b-cpu.json", "before + separate glance"
