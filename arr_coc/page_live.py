@@ -62,7 +62,7 @@ class Live:
         seconds = waiting * statistics.median(self.took) if self.took else 0
         if seconds < WORTH_SAYING_S:
             return ""
-        return f"Waits for its turn: {waiting} in the queue, about {seconds:.0f} s…"
+        return f"{page_results.WAITS}: {waiting} in the queue, about {seconds:.0f} s…"
 
     def answered(self, image: Any, question: str, share: float, **settings):
         """The last record of a request from the API; refusals become sentences."""

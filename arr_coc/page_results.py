@@ -12,7 +12,7 @@ OWN_PICTURE = "This picture is your own: the small model here only learned drawn
 NOT_RECORDED = (
     "No comparison of this card was recorded with this model yet: press Compare to see one."
 )
-QUEUED = "arr-idle arr-queued"
+QUEUED, WAITS = "arr-idle arr-queued", "Waits for its turn"
 QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
 SAME = 0.05  # ratios this close to 1 are called the same
@@ -74,7 +74,7 @@ def answers(
 
 def queued() -> str:
     """The answers' place from the click on until the queue lets the comparison begin."""
-    waits = f'<p class="{QUEUED}">Waits for its turn…</p>'
+    waits = f'<p class="{QUEUED}">{WAITS}…</p>'
     return answers(None, None).replace(_idle("full"), waits).replace(_idle("focused"), waits)
 
 
