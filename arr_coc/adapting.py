@@ -2,12 +2,14 @@
 
 A vision encoder that sees the kept patches, and the rest in coarse cells, gives other features than one
 that sees all of them. The adapter adds to each kept token a small correction, told the cell's level and
-place, and if it attends what else was kept. Its gates are 0 at the start: then it is the identity, bit
+place, what the glance saw there, and if it attends what else was kept. The glance is a picture encoded as
+a whole: its tokens know what lies around them. Its gates are 0 at the start: then it is the identity, bit
 for bit. Trained by `arr_coc.train` to come near what the full encoder gives at the same places (brief,
 part 29).
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 LEVELS = 6  # of cells; coarser ones count as the last
@@ -19,19 +21,26 @@ HEADS = 4
 class QualityAdapter(nn.Module):
     """`x + tanh(gate) * correction` on the features and on each DeepStack plane.
 
-    The correction comes from one narrow trunk: all planes of a token, its level and its place, and a
-    small MLP; where it attends, self-attention among the kept tokens before that.
+    The correction comes from one narrow trunk: all planes of a token, where it `glances` those of the
+    glance at its place too, its level and its place, and a small MLP; where it attends, self-attention
+    among the kept tokens before that.
     """
 
     def __init__(
-        self, feature_size: int, planes: int, width: int = 96, attends: bool = False
+        self,
+        feature_size: int,
+        planes: int,
+        width: int = 96,
+        attends: bool = False,
+        glances: bool = False,
     ) -> None:
         """`planes` counts the features and the DeepStack planes; `attends` is the self-attention."""
         super().__init__()
         self.sizes = {"feature_size": feature_size, "planes": planes, "width": width}
-        self.sizes["attends"] = attends
-        self.norms = nn.ModuleList(nn.LayerNorm(feature_size) for _ in range(planes))
-        self.enter = nn.Linear(planes * feature_size, width)
+        self.sizes |= {"attends": attends, "glances": glances}
+        read = 2 * planes if glances else planes
+        self.norms = nn.ModuleList(nn.LayerNorm(feature_size) for _ in range(read))
+        self.enter = nn.Linear(read * feature_size, width)
         self.level = nn.Embedding(LEVELS, width)
         self.place = nn.Linear(4 * len(WAVELENGTHS), width)
         self.norm = nn.LayerNorm(width) if attends else None
@@ -43,7 +52,12 @@ class QualityAdapter(nn.Module):
         self.gates = nn.Parameter(torch.zeros(planes))
 
     def forward(
-        self, planes: list[Tensor], places: Tensor, levels: Tensor, padding: Tensor | None = None
+        self,
+        planes: list[Tensor],
+        places: Tensor,
+        levels: Tensor,
+        padding: Tensor | None = None,
+        glance: list[Tensor] | None = None,
     ) -> list[Tensor]:
         """Correct the tokens of B pictures.
 
@@ -52,11 +66,16 @@ class QualityAdapter(nn.Module):
             places: `(B, K, 2)` row and column in native tokens.
             levels: `(B, K)` int64, level of each token's cell.
             padding: `(B, K)` bool, True where a row holds no token; None where all do.
+            glance: `glanced` planes, `(B, K, D)` each, 0 where there was no glance; None for 0 anywhere.
+                Of no use to an adapter that does not glance.
 
         Returns:
             As `planes`, shapes and dtypes included.
         """
-        seen = torch.cat([norm(p.float()) for norm, p in zip(self.norms, planes)], -1)
+        read = planes
+        if self.sizes["glances"]:
+            read = [*planes, *(glance or [torch.zeros_like(plane) for plane in planes])]
+        seen = torch.cat([norm(p.float()) for norm, p in zip(self.norms, read, strict=True)], -1)
         states = self.enter(seen) + self.level(levels.clamp(max=LEVELS - 1))
         states = states + self.place(waves(places))  # (B, K, width)
         if self.attention is not None:
@@ -70,6 +89,30 @@ class QualityAdapter(nn.Module):
             plane + (torch.tanh(gate) * leave(states)).to(plane.dtype)
             for plane, gate, leave in zip(planes, self.gates, self.leave)
         ]
+
+
+def glanced(planes: list[Tensor], places: Tensor, at: Tensor) -> list[Tensor]:
+    """What a glance saw at other places, between its tokens (bilinear), and at its border beyond them.
+
+    Args:
+        planes: of the glance, `(G, D)` each, its tokens in raster order.
+        places: `(G, 2)` row and column of their centres in native tokens, a regular grid.
+        at: `(K, 2)`.
+
+    Returns:
+        `(K, D)` each.
+    """
+    rows = len(places[:, 0].unique())
+    columns = len(places) // rows
+    size = torch.tensor([rows, columns], device=at.device)
+    first, last = places[0], places[-1]
+    # Along an axis of one token every place is that token's.
+    step = ((last - first) / (size - 1).clamp(min=1)).clamp(min=1e-6)
+    index = torch.minimum(((at - first) / step).clamp(min=0), size - 1)  # in the glance's tokens
+    where = (2 * index + 1) / size - 1
+    field = torch.cat(planes, 1).float().view(1, rows, columns, -1).permute(0, 3, 1, 2)
+    found = F.grid_sample(field, where.flip(1)[None, None], align_corners=False)
+    return list(found[0, :, 0].T.split([plane.shape[1] for plane in planes], 1))
 
 
 def waves(places: Tensor) -> Tensor:

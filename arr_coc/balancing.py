@@ -33,17 +33,18 @@ EPS = 1e-6
 
 @dataclass(frozen=True)
 class Tensions:
-    """Three opponent tensions in [0, 1]; 0.5 is balanced.
+    """Three opponent tensions in [0, 1]; 0.5 is balanced, of focus 0.7.
 
     Attributes:
         compress: 1 keeps the gist (structure), 0 particularizes (what the question points to).
         exploit: 1 goes for what stands out, 0 explores what does not.
-        focus: the share of the tokens that goes to the best places; the others are spread evenly.
+        focus: its square is the share of the tokens that goes to the best places; the others are
+            spread evenly.
     """
 
     compress: float = 0.5
     exploit: float = 0.5
-    focus: float = 0.5
+    focus: float = 0.7
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -51,16 +52,26 @@ class Tensions:
             if not 0 <= value <= 1:  # also refuses NaN
                 raise ValueError(f"{field.name} is {value}, allowed is 0 to 1")
 
+    @property
+    def spread(self) -> float:
+        """The share of the tokens that is spread evenly."""
+        return spread(self.focus)
+
+
+def spread(focus):
+    """The share of the tokens that a focus tension, a float or a tensor, spreads evenly."""
+    return 1 - focus * focus
+
 
 # What a question's words suggest, per tension: each word that occurs moves the tension there.
 # Compared as prefixes of whole words, in this order; English only, everything else stays neutral.
 LEXICON = {
     "fine": ("read|number|text|word|letter|date|price|cost|total|sign|plate|label|formula|code|say|"
-             "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 1.0, 0.75)),
-    "target": ("where|colou?r|which|who|what is on|is there|find|locate", (0.25, 0.65, 0.8)),
-    "many": ("how many|count|all|every|each|number of", (0.4, 0.45, 0.2)),
+             "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 1.0, 0.85)),
+    "target": ("where|colou?r|which|who|what is on|is there|find|locate", (0.25, 0.65, 0.72)),
+    "many": ("how many|count|all|every|each|number of", (0.4, 0.45, 0.63)),
     "whole": ("describe|scene|picture|image|happening|summar|overall|photo|mood|style|weather|general",
-              (0.75, 0.35, 0.25)),
+              (0.75, 0.35, 0.55)),
 }  # fmt: skip
 NEUTRAL = Tensions()
 
@@ -68,7 +79,7 @@ NEUTRAL = Tensions()
 def lexical_tensions(question: str) -> Tensions:
     """Tensions suggested by the question's words: the mean over the kinds of word that occur.
 
-    A stated prior, not a trained policy. Neutral (0.5 each) where no word is known.
+    A stated prior, not a trained policy. Neutral where no word is known.
     """
     return mean_tensions(word_kinds(question))
 
@@ -177,10 +188,10 @@ def combine(
 
     `seed = near^(1-c) * prop^c * (FLOOR + e*persp + (1-e)*(1-persp))`, stretched to [0, 1], where near is
     `e * (largest part within REACH) + (1-e) * part`; then
-    `f*seed + (1-f)*spread`, where spread lifts places far from the strongest; then min-max per image (an
-    even map becomes 0.5 everywhere). Trained `scalars` replace FLOOR and DIVERSITY_GAIN and put exponents
-    on part, prop and the result, which are 1 in the fixed formula. The brief (part 29) adds the maps with
-    weights .4/.3/.3: then a place that merely stands out outbids one that the question points to.
+    `f^2*seed + (1-f^2)*lifted`, where lifted lifts places far from the strongest; then min-max per image
+    (an even map becomes 0.5 everywhere). Trained `scalars` replace FLOOR and DIVERSITY_GAIN and put
+    exponents on part, prop and the result, which are 1 in the fixed formula. The brief (part 29) adds the
+    maps with weights .4/.3/.3: then a place that merely stands out outbids one that the question points to.
     Multiplying kept more of the answers' boxes (`python -m arr_coc.evaluate`).
 
     Args:
@@ -202,7 +213,7 @@ def combine(
         raise ValueError(f"maps have shapes {sorted(shapes)}, expected one shape (B, h, w)")
     if participatory is None:
         participatory = (propositional + perspectival) / 2
-    c, e, f = tensions.compress, tensions.exploit, tensions.focus
+    c, e, apart = tensions.compress, tensions.exploit, spread(tensions.focus)
     least, gain = scalars.least, scalars.gain
     reach = F.max_pool2d(participatory, 2 * REACH + 1, 1, REACH)
     near = e * reach + (1 - e) * participatory
@@ -211,8 +222,8 @@ def combine(
     seed = per_image_range(
         asked * (scalars.floor + e * perspectival + (1 - e) * (1 - perspectival))
     )
-    spread = (seed + gain * distance_to_strongest(seed.detach())) / (1 + gain)
-    relevance = per_image_range(f * seed + (1 - f) * spread)
+    lifted = (seed + gain * distance_to_strongest(seed.detach())) / (1 + gain)
+    relevance = per_image_range((1 - apart) * seed + apart * lifted)
     if isinstance(scalars.contrast, Tensor):  # 0 has no finite gradient under an exponent
         return relevance.clamp(min=least) ** scalars.contrast
     return relevance**scalars.contrast

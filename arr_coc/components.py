@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from arr_coc import coupling, knowing
-from arr_coc.adapting import QualityAdapter
+from arr_coc.adapting import QualityAdapter, glanced
 from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
 from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch
 
@@ -95,12 +95,25 @@ class Components(nn.Module):
         """The combiner's numbers; the fixed formula's without one."""
         return FIXED if self.combiner is None else self.combiner()
 
-    def adapt(self, planes: list[Tensor], places: Tensor, levels: Tensor) -> list[Tensor]:
-        """Correct one picture's tokens: planes `(K, D)`, `(K, 2)`, `(K,)` as `QualityAdapter`."""
+    def adapt(
+        self, planes: list[Tensor], places: Tensor, glance: tuple[list[Tensor], Tensor] | None
+    ) -> list[Tensor]:
+        """Correct one picture's native tokens.
+
+        Args:
+            planes: the features, then each DeepStack plane, `(K, D)`.
+            places: `(K, 2)` row and column in native tokens.
+            glance: planes and places of a glance at the picture, as `glanced`; None without one.
+
+        Returns:
+            As `planes`.
+        """
         if self.adapter is None:
             return planes
-        adapted = self.adapter([p[None] for p in planes], places[None], levels[None])
-        return [plane[0] for plane in adapted]
+        levels = torch.zeros(1, len(places), dtype=torch.long, device=places.device)
+        seen = [p[None] for p in glanced(*glance, places)] if glance else None
+        given = [p[None] for p in planes], places[None], levels
+        return [plane[0] for plane in self.adapter(*given, glance=seen)]
 
 
 def build(sizes: dict[str, dict[str, Any]]) -> Components:
@@ -118,11 +131,11 @@ def build(sizes: dict[str, dict[str, Any]]) -> Components:
 
 
 def for_base(
-    config: Any, attention_layers: list[int], parts: list[str], attends: bool = False
+    config: Any, attention_layers: list[int], parts: list[str], **adapter: bool
 ) -> Components:
     """Untrained components named in `parts`, of the sizes that a Qwen3-VL's config asks for.
 
-    `attends` gives the adapter its self-attention.
+    `adapter` are options of `QualityAdapter`.
     """
     text, vision = config.text_config, config.vision_config
     size, per_layer = text.hidden_size, text.num_attention_heads
@@ -136,7 +149,7 @@ def for_base(
         "states": lambda: StateMatch(size),
         "texture": lambda: TextureMatch(size),
         "adapter": lambda: QualityAdapter(
-            size, 1 + len(vision.deepstack_visual_indexes), attends=attends
+            size, 1 + len(vision.deepstack_visual_indexes), **adapter
         ),
     }
     return Components({name: made[name]() for name in parts})

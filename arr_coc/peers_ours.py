@@ -167,7 +167,7 @@ def _variants() -> dict[str, Callable[[], ARRCOC]]:
         "no-edges": without_map("perspectival"),
         "compress-half": with_tensions(compress=0.5),
         "exploit-half": with_tensions(exploit=0.5),
-        "focus-half": with_tensions(focus=0.5),
+        "focus-half": with_tensions(focus=0.7),
         "no-spread": with_tensions(focus=1.0),
         "by-saliency": by_channel("saliency"),
         **{f"by-{name}": by_candidate(measure) for name, measure in CANDIDATES.items()},

@@ -56,9 +56,9 @@ WORDS = {
     "arr-coc-by-red-green": "red-green opponency in place of edges",
     "arr-coc-by-blue-yellow": "blue-yellow opponency in place of edges",
     "arr-coc-asked-only": "only what the question points to (compress 0, exploit 0.5, focus 1)",
-    "arr-coc-neutral": "all tensions at one half",
+    "arr-coc-neutral": "all tensions neutral: one half, focus 0.7",
     "arr-coc-compress-half": "compress held at one half",
     "arr-coc-exploit-half": "exploit held at one half",
-    "arr-coc-focus-half": "focus held at one half",
+    "arr-coc-focus-half": "focus held at 0.7: half of the tokens spread evenly",
     "arr-coc-no-spread": "focus held at 1: nothing spread evenly",
 }

@@ -315,9 +315,11 @@ class ARRCOCQwen:
         fine = (levels == 0).nonzero()[:, 0].to(tokens.features.device)
         if components is None or components.adapter is None or not len(fine):
             return tokens
-        planes = [tokens.features, *tokens.deepstack]
-        places, level = tokens.places[fine], torch.zeros_like(fine)
-        adapted = components.adapt([plane[fine] for plane in planes], places, level)
+        planes, look = [tokens.features, *tokens.deepstack], realization.look
+        # A realization that was put away has no state of its look: then nothing is glanced.
+        seen = look.state.tokens if look and look.state else None
+        glance = ([seen.features, *seen.deepstack], seen.places) if seen else None
+        adapted = components.adapt([plane[fine] for plane in planes], tokens.places[fine], glance)
         features, *deepstack = (
             plane.index_copy(0, fine, now) for plane, now in zip(planes, adapted)
         )

@@ -237,12 +237,12 @@ def decide(
 ) -> tuple[Tensor, Allocation]:
     """Maps and tensions -> relevance `(1, h, w)` and its allocation of at most `budget` tokens.
 
-    The focus tension is the share of the tokens that goes to the best places; the others are spread
-    evenly.
+    The focus tension says how many of them are spread evenly (`Tensions.spread`); the others go to the
+    best places.
     """
     relevance = balancing.combine(*maps, tensions, scalars)
     best = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
-    allocate = Spread(best, 1 - tensions.focus)
+    allocate = Spread(best, tensions.spread)
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     return relevance, allocate(relevance[0].float().cpu(), budget)
 

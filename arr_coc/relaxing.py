@@ -50,20 +50,20 @@ def soft_top_k(scores: Tensor, total: Tensor, temperature: float = TEMPERATURE) 
     return torch.sigmoid((known - threshold) / temperature) * finite
 
 
-def soft_allocation(scores: Tensor, budget: Tensor, focus: Tensor, even: Tensor) -> Tensor:
+def soft_allocation(scores: Tensor, budget: Tensor, spread: Tensor, even: Tensor) -> Tensor:
     """The relaxation of `allocators.Spread` over `TopK`: shares that add up to the budget.
 
     Args:
         scores: `(B, N)` log-relevance.
         budget: `(B,)` tokens.
-        focus: `(B,)` focus tension, the share of the budget that goes to the best places.
-        even: `(B, N)` 1 at the places spread evenly, `round((1 - focus) * budget)` of them, 0 elsewhere.
+        spread: `(B,)` share of the budget that is spread evenly.
+        even: `(B, N)` 1 at the places spread evenly, `round(spread * budget)` of them, 0 elsewhere.
 
     Returns:
         `(B, N)`.
     """
     count = even.sum(1)
-    wanted = (1 - focus) * budget
+    wanted = spread * budget
     # The count is rounded; its gradient is that of the tension.
     total = (budget - count) - (wanted - wanted.detach())
     rest = torch.where(even > 0, -torch.inf, scores)

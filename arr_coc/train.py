@@ -36,6 +36,7 @@ DATA = ("scenes", "folder", "hub")
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
 WARM_UP = 0.03  # of the run
 LEAST_RATE = 0.05  # of the learning rate, at the end
+GATES_RATE = 20  # times the learning rate: nothing behind a shut gate learns
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--adapter-attends", action="store_true",
                    help="kept tokens see each other in the adapter")  # fmt: skip
     p.add_argument("--init", type=Path, help="go on from these weights (a folder)")
+    p.add_argument("--renew", nargs="+", choices=list(components.PARTS), metavar="PART", default=[],
+                   help="of --init, start these anew")  # fmt: skip
     p.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     data = p.add_argument_group("data")
     data.add_argument("--data", choices=DATA, default="scenes")
@@ -89,6 +92,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         p.error("--data hub needs --dataset ID")
     if args.shapes and args.base:
         p.error("--shapes takes the place of --base")
+    if args.renew and not args.init:
+        p.error(f"--renew {' '.join(args.renew)} needs --init FOLDER")
     if args.init and (wrong := against_init(args)):
         p.error(wrong)
     args.parts = args.parts or list(components.PARTS)
@@ -98,8 +103,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def against_init(args: argparse.Namespace) -> str | None:
-    """What `--parts` or `--adapter-attends` asks for and the weights of `--init` have not."""
-    if not args.parts and not args.adapter_attends:
+    """What `--parts`, `--renew` or `--adapter-attends` ask for and the weights of `--init` have not."""
+    renews = "adapter" in args.renew
+    if not args.parts and not args.renew and (renews or not args.adapter_attends):
         return None
     try:
         there = json.loads((args.init / loading.CONFIG).read_text())["parts"]
@@ -107,7 +113,9 @@ def against_init(args: argparse.Namespace) -> str | None:
         return f"--init {args.init} has no {loading.CONFIG} that names parts: {error}"
     if args.parts and set(args.parts) != set(there):
         return f"--parts {' '.join(args.parts)}, but --init {args.init} has {' '.join(there)}"
-    if args.adapter_attends and not there.get("adapter", {}).get("attends"):
+    if missing := [part for part in args.renew if part not in there]:
+        return f"--renew {' '.join(missing)}, but --init {args.init} has {' '.join(there)}"
+    if args.adapter_attends and not renews and not there.get("adapter", {}).get("attends"):
         return f"--adapter-attends, but --init {args.init} has no adapter that attends"
     return None
 
@@ -173,6 +181,18 @@ class PartsTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.clock = clock
 
+    def create_optimizer(self, model=None):
+        """As `Trainer`; the adapter's gates, which start at 0, learn faster and do not decay."""
+        optimizer = super().create_optimizer(model)
+        gates = [p for name, p in self.model.named_parameters() if name.endswith("adapter.gates")]
+        own = {id(p) for p in gates}
+        for group in optimizer.param_groups:
+            group["params"] = [p for p in group["params"] if id(p) not in own]
+        if gates:
+            rate = GATES_RATE * self.args.learning_rate
+            optimizer.add_param_group({"params": gates, "lr": rate, "weight_decay": 0.0})
+        return optimizer
+
     def create_scheduler(self, num_training_steps: int, optimizer=None):
         """As `Trainer`; the clock's factor on the learning rate."""
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -237,13 +257,14 @@ def learner_for(args: argparse.Namespace, device: torch.device) -> Learner:
         host = benchmark.build_host(args.shapes, device, dtype or loading.default_dtype(device))
     else:
         host = ARRCOCQwen.from_pretrained(args.base, components="", device=device, dtype=dtype)
+    options = {"attends": args.adapter_attends, "glances": True}
+    new = components.for_base(host.model.config, host.attention_layers, args.parts, **options)
+    parts = new
     if args.init:
         parts = loading.load_components(args.init, None, base=host.name, **host.identity())
+        for part in args.renew:
+            setattr(parts, part, getattr(new, part))
         parts.requires_grad_(True)
-    else:
-        parts = components.for_base(
-            host.model.config, host.attention_layers, args.parts, args.adapter_attends
-        )
     return Learner(host, parts.to(device), args.seed)
 
 

@@ -37,9 +37,9 @@ KEPT = {"colour": 0.35, "where": 0.3, "exists": 0.5, "beside": 0.5}
 SEEDS_TRIED = 8
 
 # Of a phrase, in place of the lexicon's: what is learned of other wordings stays short of it.
-TAUGHT = {"target": Tensions(compress=0.25, exploit=0.65, focus=0.9)}
+TAUGHT = {"target": Tensions(compress=0.25, exploit=0.65, focus=0.8)}
 # One place and what touches it; on development scenes more focus answered more of these.
-NEXT_TO = Tensions(compress=0.25, exploit=0.65, focus=0.85)
+NEXT_TO = Tensions(compress=0.25, exploit=0.65, focus=0.92)
 NEXT_TO_WORDS = re.compile(r"\b(?:left of|right of|above|over|below|under|beside|next to)\b", re.I)
 
 # Questions without a picture, for the tensions alone: people ask in more ways than scenes do.

@@ -18,7 +18,7 @@ from arr_coc.train_group import Group
 # Shares of an image's tokens that a question is given, drawn evenly; the least twice, where tokens
 # encoded from a part leave most to mend.
 SHARES = (0.05, 0.05, 0.1, 0.2, 0.4)
-NO_GLANCE = 0.1  # of the samples couple through texture alone
+NO_GLANCE = 0.1  # of the samples couple through texture alone, and are mended without a glance
 LEAST = 1e-6
 
 
@@ -36,18 +36,21 @@ class Decision:
     even: Tensor  # (B, N) 1 where a token is spread evenly
     shares: Tensor  # (B, N), adding up to the budget
     found: Tensor  # (B, N) the same, with no gradient to the tensions
+    blind: Tensor  # (B,) bool, decided without a glance where texture can
 
 
 def decide(parts: Components, group: Group, random: Sequence[torch.Generator]) -> Decision:
     """Decide for every question of a group; `random` is a generator for each of them."""
     draws = torch.stack([torch.rand(2, generator=g) for g in random])
-    participatory = _participatory(parts, group, draws[:, 0] < NO_GLANCE)
+    blind = draws[:, 0] < NO_GLANCE
+    participatory = _participatory(parts, group, blind)
     maps = (group.propositional, knowing.perspectival(group.textures), participatory)
     statistics = balancing.map_statistics(torch.stack(maps, 1))
     tensions = _tensions(parts, group, statistics)
     relevance = _combined(parts, maps, tensions)
     budget = _budgets(draws[:, 1], group.grid)
-    even = _even(budget, tensions, group.grid).to(relevance)
+    spread = balancing.spread(tensions[:, 2])
+    even = _even(budget, spread, group.grid).to(relevance)
     budget = budget.to(relevance)
     noise = [relaxing.gumbel(relevance[0].numel(), g) for g in random]
     noise = relaxing.NOISE * torch.stack(noise).to(relevance)
@@ -65,8 +68,9 @@ def decide(parts: Components, group: Group, random: Sequence[torch.Generator]) -
         budget=budget,
         scores=scores,
         even=even,
-        shares=relaxing.soft_allocation(scores, budget, tensions[:, 2], even),
-        found=relaxing.soft_allocation(found, budget, held[:, 2], even),
+        shares=relaxing.soft_allocation(scores, budget, spread, even),
+        found=relaxing.soft_allocation(found, budget, spread.detach(), even),
+        blind=blind,
     )
 
 
@@ -102,12 +106,12 @@ def _budgets(draws: Tensor, grid: tuple[int, int]) -> Tensor:
     return torch.tensor(tokens).clamp(max=N - 1)
 
 
-def _even(budget: Tensor, tensions: Tensor, grid: tuple[int, int]) -> Tensor:
-    """`(B, N)` 1 at the places that the focus tension asks to spread evenly."""
+def _even(budget: Tensor, spread: Tensor, grid: tuple[int, int]) -> Tensor:
+    """`(B, N)` 1 at the places to spread evenly, a share `spread` `(B,)` of the budget."""
     even = torch.zeros(len(budget), grid[0] * grid[1])
-    for row, (k, focus) in enumerate(zip(budget.tolist(), tensions[:, 2].tolist())):
-        if spread := min(round((1 - focus) * k), k - 1):
-            even[row, attending.uniform(grid, spread).native_index()] = 1
+    for row, (k, share) in enumerate(zip(budget.tolist(), spread.tolist())):
+        if count := min(round(share * k), k - 1):
+            even[row, attending.uniform(grid, count).native_index()] = 1
     return even
 
 

@@ -25,6 +25,7 @@ class Group:
     owner: list[int]  # B, which picture
     pictures: list[Any]
     full: list[TokenSet]
+    glances: list[TokenSet]  # P
     prompts: list[Any]
     answers: list[list[int]]
     looks: train_base.Looks
@@ -75,6 +76,7 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
         owner=owner,
         pictures=pictures,
         full=full,
+        glances=glances,
         prompts=prompts,
         answers=[train_base.answer_ids(host, a.answer) for a in asked],
         looks=looks,

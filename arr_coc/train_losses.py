@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from arr_coc import relaxing, train_base, train_data
+from arr_coc.adapting import glanced
 from arr_coc.components import Components
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.qwen_encode import TokenSet
@@ -20,9 +21,9 @@ from arr_coc.train_group import Group
 WEIGHTS = {
     "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
     "cover": 1.0,  # -log of the evidence that is kept
-    "mended": 1.0,  # cross-entropy of the answer, kept tokens encoded from a part, adapted
+    "mended": 2.0,  # cross-entropy of the answer, kept tokens encoded from a part, adapted
     "distil": 2.0,  # what the adapter leaves of the distance to the full encoder's features
-    "prior": 4.0,  # the tensions that a question's words suggest
+    "prior": 6.0,  # the tensions that a question's words suggest
     "pressure": 1.0,  # relevance beyond the budget
     "diversity": 0.02,  # heads and tensions that are hardly used
 }
@@ -175,7 +176,7 @@ class Losses:
         with torch.no_grad():
             alone = train_base.encode_kept(self.host, pictures, kept)
         adapted, shares, left = [], [], []
-        planes = self._adapted(alone)
+        planes = self._adapted(rows, alone)
         self.seen["kept"] = alone[0].features
         self.seen["adapted"] = planes[0][0, : len(alone[0])].detach()
         for i, (row, index, was) in enumerate(zip(rows, kept, alone)):
@@ -189,13 +190,19 @@ class Losses:
             left.append(torch.stack(ratio).mean())
         return adapted, shares, torch.stack(left)
 
-    def _adapted(self, alone: list[TokenSet]) -> list[Tensor]:
+    def _adapted(self, rows: list[int], alone: list[TokenSet]) -> list[Tensor]:
         """The planes of every picture's tokens after the adapter, `(B, K, D)`, padded."""
         *planes, places = _padded([[*_planes(t), t.places] for t in alone])
         index = torch.arange(places.shape[1], device=places.device)
         counts = torch.tensor([len(t) for t in alone], device=places.device)
         levels = torch.zeros(places.shape[:2], dtype=torch.long, device=places.device)
-        return self.parts.adapter(planes, places, levels, index[None] >= counts[:, None])
+        seen = []
+        for row, tokens in zip(rows, alone):
+            glance = self.group.glances[self.group.owner[row]]
+            found = glanced(_planes(glance), glance.places, tokens.places)
+            seen.append([p * 0 for p in found] if self.made.blind[row] else found)
+        padding = index[None] >= counts[:, None]
+        return self.parts.adapter(planes, places, levels, padding, _padded(seen))
 
 
 def _cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ BUDGET = 0.2
 BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
 SCORES = ROOT / "arr_coc" / "bundled" / "base" / "scores.json"
 BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
+CONTROLS = ("random", "uniform", "centre")  # they choose without looking
 LOOKS = {
     "stock": "full look (stock)",
     "after": "pruned after the encoder",
@@ -74,9 +75,11 @@ def base_block() -> str:
     return f"{text}\n\n{score_table(scores)}\n\n{easy_vqa_line(scores)} {clock_line(scores)}\n"
 
 
-def evaluation_block() -> str:
-    """Every method at a fifth of the tokens: accuracy, ARR-COC's lead, where it looked, time."""
-    found = json.loads(EVALUATION.read_text())
+def method_rows(found: dict, controls: bool) -> list[str]:
+    """Every method at a fifth of the tokens: accuracy, ARR-COC's lead, where it looked, time.
+
+    `controls`: those that choose without looking are in it.
+    """
     entries = {e["method"]: e for e in found["methods"] if e["budget"] in (1.0, BUDGET)}
     leads = {e["against"]: e["overall"] for e in found["pairs"] if e["budget"] == BUDGET}
     leads["stock"] = entries["arr-coc"]["against_stock"]["overall"]
@@ -86,6 +89,8 @@ def evaluation_block() -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, e in entries.items():
+        if name.startswith(CONTROLS) and not controls:
+            continue
         clock = times.get(name)
         cells = [
             percent(e["overall"]),
@@ -95,6 +100,12 @@ def evaluation_block() -> str:
             f"{1 / clock['modelled_2b_ratio']:.1f}x" if clock else "",
         ]
         rows.append(f"| {f'**{name}**' if name == 'arr-coc' else name} | {' | '.join(cells)} |")
+    return rows
+
+
+def evaluation_block() -> str:
+    """The methods that choose, and what the table shows."""
+    found = json.loads(EVALUATION.read_text())
     counted = [kind for kind in found["kinds"] if kind["counts"]]
     text = (
         f"{sum(kind['n'] for kind in counted):,} questions of {len(counted)} kinds "
@@ -106,7 +117,13 @@ def evaluation_block() -> str:
         "stock by the stage times of the benchmark above. Made with "
         f"`python -m arr_coc.evaluate` ([the commands and everything]({EVALUATION.relative_to(ROOT)}))."
     )
+    rows = method_rows(found, controls=False)
     return f"{text}\n\n" + "\n".join([*rows, "", *by_budget(found)]) + "\n"
+
+
+def methods_block() -> str:
+    """Every method with its controls."""
+    return "\n".join(method_rows(json.loads(EVALUATION.read_text()), controls=True)) + "\n"
 
 
 def by_budget(found: dict) -> list[str]:
@@ -300,6 +317,7 @@ BLOCKS = {
     "base": (README, base_block),
     "evaluation": (README, evaluation_block),
     "aims": (DETAILS, aims_block),
+    "methods": (DETAILS, methods_block),
     "parts": (DETAILS, lambda: variants_block("parts")),
     "ablations": (DETAILS, lambda: variants_block("ablations")),
     "sweep": (DETAILS, sweep_block),

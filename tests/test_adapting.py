@@ -1,11 +1,11 @@
-"""The quality adapter: nothing at the start, a correction once trained, told levels and neighbours."""
+"""The quality adapter: nothing at the start, then a correction, told levels, neighbours, the glance."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from arr_coc.adapting import QualityAdapter
+from arr_coc.adapting import QualityAdapter, glanced
 from arr_coc.components import Components
 from arr_coc.qwen_encode import TokenSet
 from arr_coc.realizing import Config
@@ -20,9 +20,9 @@ def tokens(dtype=torch.float32):
     return planes, places, torch.zeros(1, K, dtype=torch.long)
 
 
-def opened(attends=True):
+def opened(attends=True, glances=False):
     torch.manual_seed(0)
-    adapter = QualityAdapter(D, 3, width=16, attends=attends)
+    adapter = QualityAdapter(D, 3, width=16, attends=attends, glances=glances)
     adapter.gates.data.fill_(0.5)
     return adapter
 
@@ -76,6 +76,62 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there():
     assert all(torch.allclose(a, b[:, :4], atol=1e-5) for a, b in zip(alone, together))
 
 
+def realization(levels, places, look):
+    cells = torch.cat([levels[:, None], places.long()], 1)
+    allocation = SimpleNamespace(cells=cells)
+    return SimpleNamespace(allocation=allocation, config=Config(), look=look)
+
+
+def test_a_glance_is_read_between_its_tokens_and_at_its_border_beyond():
+    # 2 x 3 tokens over 4 x 9 native ones: centres at rows 0.5, 2.5 and columns 1, 4, 7.
+    rows, columns = torch.meshgrid(
+        torch.tensor([0.5, 2.5]), torch.tensor([1.0, 4, 7]), indexing="ij"
+    )
+    places = torch.stack([rows.flatten(), columns.flatten()], 1)
+    one, two = places[:, :1] * 10, torch.cat([places[:, 1:], -places[:, 1:]], 1)
+    assert all(
+        torch.allclose(a, b) for a, b in zip(glanced([one, two], places, places), [one, two])
+    )
+    found, other = glanced([one, two], places, torch.tensor([[1.5, 2.5], [0, 0], [9, 8]]))
+    assert torch.allclose(found, torch.tensor([[15.0], [5], [25]]), atol=1e-4)
+    assert torch.allclose(other[:, 0], torch.tensor([2.5, 1, 7]), atol=1e-5)
+    alone, _ = glanced([one[:1], two[:1]], places[:1], torch.tensor([[0.0, 0], [8, 8]]))
+    assert torch.equal(alone, one[:1].expand(2, 1)), "one token is everywhere"
+
+
+def test_only_one_that_glances_is_moved_by_what_was_seen():
+    planes, places, levels = tokens()
+    seen = [torch.randn(1, K, D) for _ in range(3)]
+    for glances in (True, False):
+        adapter = opened(glances=glances)
+        without = adapter(planes, places, levels)[0]
+        dark = adapter(planes, places, levels, glance=[torch.zeros_like(p) for p in planes])[0]
+        moved = adapter(planes, places, levels, glance=seen)[0]
+        assert torch.equal(without, dark), "no glance is one that saw nothing"
+        assert torch.allclose(without, moved, atol=1e-4) != glances
+
+
+def test_the_host_hands_over_what_its_look_saw_where_it_still_has_it(tiny, monkeypatch):
+    planes, places, levels = tokens()
+    adapter = opened(glances=True)
+    monkeypatch.setattr(tiny, "policies", {"default": Components({"adapter": adapter})})
+    given = TokenSet(planes[0][0], tuple(plane[0] for plane in planes[1:]), places[0])
+    corners = torch.tensor([[0.0, 0], [0, 8], [8, 0], [8, 8]])
+    seen = [torch.randn(4, D) for _ in range(3)]
+    state = SimpleNamespace(tokens=TokenSet(seen[0], tuple(seen[1:]), corners))
+    with torch.no_grad():
+        for look, glance in (
+            (SimpleNamespace(state=state), glanced(seen, corners, places[0])),
+            (SimpleNamespace(state=None), None),
+            (None, None),
+        ):
+            found = tiny.adapted(given, realization(levels[0], places[0], look))
+            batched = glance and [plane[None] for plane in glance]
+            own = adapter(planes, places, levels, glance=batched)
+            assert torch.allclose(found.features, own[0][0], atol=1e-6)
+            assert torch.allclose(found.deepstack[1], own[2][0], atol=1e-6)
+
+
 @pytest.mark.parametrize("attends", [True, False])
 def test_coarse_tokens_stay_as_they_are_and_change_nothing(tiny, monkeypatch, attends):
     """Training shows the adapter native tokens alone: its other levels keep their random start."""
@@ -87,8 +143,7 @@ def test_coarse_tokens_stay_as_they_are_and_change_nothing(tiny, monkeypatch, at
     given = TokenSet(planes[0][0], tuple(plane[0] for plane in planes[1:]), places[0])
 
     def realized(levels):
-        cells = torch.cat([levels[0, :, None], places[0].long()], 1)
-        return SimpleNamespace(allocation=SimpleNamespace(cells=cells), config=Config())
+        return realization(levels[0], places[0], None)
 
     with torch.no_grad():
         found = tiny.adapted(given, realized(levels))

@@ -11,6 +11,7 @@ from transformers import AttentionInterface
 
 from arr_coc import components, peers_select, qwen_attention, qwen_encode
 from arr_coc.attending import TopK
+from arr_coc.balancing import NEUTRAL
 from arr_coc.peers import ARRCOC, EVERY, METHODS, TRAINED, VARIANTS
 from arr_coc.peers_before import Uniform, ViCrop
 from arr_coc.peers_words import WORDS
@@ -408,7 +409,7 @@ def test_a_map_that_is_taken_away_is_even_and_the_others_stay(tiny, ask, plain, 
 @pytest.mark.parametrize("name", ["compress", "exploit", "focus"])
 def test_one_tension_is_set_to_the_middle_and_the_others_stay(tiny, ask, plain, name):
     tensions = varied(f"{name}-half", tiny, ask).tensions
-    assert tensions == replace(plain.tensions, **{name: 0.5})
+    assert tensions == replace(plain.tensions, **{name: getattr(NEUTRAL, name)})
 
 
 def test_without_spreading_the_best_places_take_all(tiny, ask):

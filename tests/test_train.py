@@ -34,7 +34,7 @@ SHORT += ("--first-seed", str(FIRST_SEED), "--device", "cpu")
 
 def learner(host, parts=tuple(components.PARTS), seed=0):
     torch.manual_seed(seed)
-    found = components.for_base(host.model.config, host.attention_layers, list(parts))
+    found = components.for_base(host.model.config, host.attention_layers, list(parts), glances=True)
     return Learner(host, found, seed)
 
 
@@ -370,6 +370,30 @@ def test_parts_may_go_unused_where_a_batch_may_have_one_question(words, unused, 
     assert train.training_arguments(args).ddp_find_unused_parameters is unused
 
 
+def test_gates_learn_faster_and_nothing_is_learned_twice(bundled, tmp_path):
+    args = train.parse(["--out", str(tmp_path / "x"), "--device", "cpu", "--lr", "0.001"])
+    module, clock = learner(bundled), train.Clock(3, None)
+    options = train.training_arguments(args)
+    groups = train.PartsTrainer(model=module, args=options, clock=clock).create_optimizer()
+    *others, gates = groups.param_groups
+    assert gates["params"] == [module.parts.adapter.gates] and gates["lr"] == pytest.approx(0.02)
+    assert {group["lr"] for group in others} == {0.001}
+    found = [p for group in groups.param_groups for p in group["params"]]
+    assert sorted(map(id, found)) == sorted(map(id, module.parameters()))
+
+
+def test_renewed_parts_start_anew_and_the_others_go_on(bundled, tmp_path):
+    old = learner(bundled).parts
+    old.adapter.gates.data.fill_(0.3)
+    old.combiner.log.data.add_(1)
+    loading.save_components(old, tmp_path / "w", base=bundled.name, **bundled.identity())
+    words = ["--out", "x", "--init", str(tmp_path / "w"), "--renew", "adapter", "--device", "cpu"]
+    parts = train.learner_for(train.parse(words), torch.device("cpu")).parts
+    assert parts.adapter.gates.eq(0).all() and parts.adapter.sizes["glances"]
+    assert torch.equal(parts.combiner.log, old.combiner.log)
+    assert all(p.requires_grad for p in parts.parameters())
+
+
 def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, capsys):
     def parse(*words):
         return train.parse(["--out", "x", "--init", str(tmp_path / "w"), *words])
@@ -379,12 +403,14 @@ def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, ca
     for words, said in (
         (["--parts", "heads", "policy"], "--parts heads policy, but --init .* has heads adapter"),
         (["--adapter-attends"], "--adapter-attends, but --init .* has no adapter that attends"),
+        (["--renew", "policy"], "--renew policy, but --init .* has heads adapter"),
         (["--parts", "heads", "--init", "nowhere"], "--init nowhere has no config.json"),
     ):
         with pytest.raises(SystemExit):
             parse(*words)
         assert re.search(said, capsys.readouterr().err)
     parse("--parts", "adapter", "heads")
+    parse("--renew", "adapter", "--adapter-attends")
     assert parse().init == tmp_path / "w"
     assert train.parse(["--out", "x"]).parts == list(components.PARTS)
 
@@ -394,6 +420,7 @@ def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, ca
     [
         (["--data", "folder"], "needs --folder"),
         (["--data", "hub"], "needs --dataset"),
+        (["--renew", "adapter"], "--renew adapter needs --init"),
         (["--shapes", "2b", "--base", "org/base"], "takes the place of --base"),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 from arr_coc import components, relaxing, scenes, train_data
 from arr_coc.allocators import Spread
 from arr_coc.attending import TopK, uniform
-from arr_coc.balancing import Combiner, Scalars, Tensions, combine, lexical_tensions
+from arr_coc.balancing import Combiner, Scalars, Tensions, combine, lexical_tensions, spread
 from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch, coupled
 from arr_coc.train_losses import Losses
 
@@ -170,10 +170,10 @@ def test_hard_allocation_is_what_the_realizer_keeps():
 
 def test_focus_has_a_gradient_through_the_number_of_even_tokens():
     scores = torch.randn(1, 40, generator=torch.Generator().manual_seed(0))
-    focus = torch.tensor([0.5], requires_grad=True)
+    focus = torch.tensor([0.5**0.5], requires_grad=True)
     even = torch.zeros(1, 40)
     even[0, ::8] = 1
-    shares = relaxing.soft_allocation(scores, torch.tensor([10.0]), focus, even)
+    shares = relaxing.soft_allocation(scores, torch.tensor([10.0]), spread(focus), even)
     assert float(shares.detach().sum()) == pytest.approx(10, abs=1e-3)
     best = int(torch.where(even > 0, -torch.inf, scores).argmax())
     up = torch.autograd.grad(shares[0, best], focus, retain_graph=True)[0]
