@@ -157,7 +157,7 @@ def test_weights_of_another_format_are_refused(tmp_path):
     save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
-    with pytest.raises(ValueError, match="format_version 99, expected 2"):
+    with pytest.raises(ValueError, match="format_version 99, expected 3"):
         ARRCOCQwen.from_pretrained(components=tmp_path)
 
 
