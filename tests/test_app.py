@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
@@ -394,6 +395,9 @@ def test_remarks():
     assert page_results.remark(bundled, card, False) == ""
     failing = page_results.remark(bundled, replace(card, expected_failure=True), True)
     assert "honest failure" in failing
+    folder = Path(__file__).parent.parent / "examples" / "bundled"
+    notes = [page_results.note_of(example) for example in page.load_examples(folder)]
+    assert sorted(note.lower().count("honest failure") for note in notes) == [0] * 9 + [1]
 
 
 def test_thumbnails_and_cards(tmp_path):

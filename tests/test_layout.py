@@ -69,7 +69,15 @@ BELOW = {
     "train_group": {"knowing", "qwen", "qwen_encode", "texture", "train_base", "train_data"},
     "train_decide": {"attending", "balancing", "components", "knowing", "realizing", "relaxing"}
     | {"train_data", "train_group"},
-    "train_losses": {"components", "qwen", "qwen_encode", "relaxing", "train_base", "train_data"}
+    "train_losses": {
+        "adapting",
+        "components",
+        "qwen",
+        "qwen_encode",
+        "relaxing",
+        "train_base",
+        "train_data",
+    }
     | {"train_decide", "train_group"},
     "train_model": {"components", "qwen", "relaxing", "train_data"}
     | {"train_decide", "train_group", "train_losses"},

@@ -212,7 +212,8 @@ def test_the_compress_tension_reaches_the_adaptive_allocator_and_its_minimum():
         None, "q", Config(share=1.0, allocator="adaptive", glance="off")
     )
     counts = [
-        len(decide(maps(realization), Tensions(c, 0.5, 0.5), 80, "adaptive")[1]) for c in (0.0, 1.0)
+        len(decide(maps(realization), Tensions(c, 0.5, 0.5**0.5), 80, "adaptive")[1])
+        for c in (0.0, 1.0)
     ]
     assert MINIMUM_BUDGET <= counts[1] < counts[0] < 80
     one_place = torch.zeros(1, *GRID)
