@@ -111,7 +111,8 @@ class Components(nn.Module):
         if self.adapter is None:
             return planes
         levels = torch.zeros(1, len(places), dtype=torch.long, device=places.device)
-        seen = [p[None] for p in glanced(*glance, places)] if glance else None
+        looks = glance and self.adapter.sizes["glances"]
+        seen = [p[None] for p in glanced(*glance, places)] if looks else None
         given = [p[None] for p in planes], places[None], levels
         return [plane[0] for plane in self.adapter(*given, glance=seen)]
 

@@ -198,9 +198,11 @@ class Losses:
         levels = torch.zeros(places.shape[:2], dtype=torch.long, device=places.device)
         seen = []
         for row, tokens in zip(rows, alone):
+            if self.made.blind[row]:
+                seen.append([torch.zeros_like(p, dtype=torch.float32) for p in _planes(tokens)])
+                continue
             glance = self.group.glances[self.group.owner[row]]
-            found = glanced(_planes(glance), glance.places, tokens.places)
-            seen.append([p * 0 for p in found] if self.made.blind[row] else found)
+            seen.append(glanced(_planes(glance), glance.places, tokens.places))
         padding = index[None] >= counts[:, None]
         return self.parts.adapter(planes, places, levels, padding, _padded(seen))
 
