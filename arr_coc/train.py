@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--init", type=Path, help="go on from these weights (a folder)")
     p.add_argument("--renew", nargs="+", choices=list(components.PARTS), metavar="PART", default=[],
                    help="of --init, start these anew")  # fmt: skip
+    p.add_argument("--only", nargs="+", choices=list(components.PARTS), metavar="PART", default=[],
+                   help="of --init, train these; the others stay as they are")  # fmt: skip
     p.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     data = p.add_argument_group("data")
     data.add_argument("--data", choices=DATA, default="scenes")
@@ -92,8 +94,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         p.error("--data hub needs --dataset ID")
     if args.shapes and args.base:
         p.error("--shapes takes the place of --base")
-    if args.renew and not args.init:
-        p.error(f"--renew {' '.join(args.renew)} needs --init FOLDER")
+    for flag in ("renew", "only"):
+        if (given := getattr(args, flag)) and not args.init:
+            p.error(f"--{flag} {' '.join(given)} needs --init FOLDER")
     if args.init and (wrong := against_init(args)):
         p.error(wrong)
     args.parts = args.parts or list(components.PARTS)
@@ -103,9 +106,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def against_init(args: argparse.Namespace) -> str | None:
-    """What `--parts`, `--renew` or `--adapter-attends` ask for and the weights of `--init` have not."""
+    """What is asked of the weights of `--init` and they have not."""
     renews = "adapter" in args.renew
-    if not args.parts and not args.renew and (renews or not args.adapter_attends):
+    named = args.parts or args.renew or args.only
+    if not named and (renews or not args.adapter_attends):
         return None
     try:
         there = json.loads((args.init / loading.CONFIG).read_text())["parts"]
@@ -113,8 +117,9 @@ def against_init(args: argparse.Namespace) -> str | None:
         return f"--init {args.init} has no {loading.CONFIG} that names parts: {error}"
     if args.parts and set(args.parts) != set(there):
         return f"--parts {' '.join(args.parts)}, but --init {args.init} has {' '.join(there)}"
-    if missing := [part for part in args.renew if part not in there]:
-        return f"--renew {' '.join(missing)}, but --init {args.init} has {' '.join(there)}"
+    for flag in ("renew", "only"):
+        if missing := [part for part in getattr(args, flag) if part not in there]:
+            return f"--{flag} {' '.join(missing)}, but --init {args.init} has {' '.join(there)}"
     if args.adapter_attends and not renews and not there.get("adapter", {}).get("attends"):
         return f"--adapter-attends, but --init {args.init} has no adapter that attends"
     return None
@@ -184,7 +189,8 @@ class PartsTrainer(Trainer):
     def create_optimizer(self, model=None):
         """As `Trainer`; the adapter's gates, which start at 0, learn faster and do not decay."""
         optimizer = super().create_optimizer(model)
-        gates = [p for name, p in self.model.named_parameters() if name.endswith("adapter.gates")]
+        trained = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        gates = [p for name, p in trained if name.endswith("adapter.gates")]
         own = {id(p) for p in gates}
         for group in optimizer.param_groups:
             group["params"] = [p for p in group["params"] if id(p) not in own]
@@ -264,7 +270,8 @@ def learner_for(args: argparse.Namespace, device: torch.device) -> Learner:
         parts = loading.load_components(args.init, None, base=host.name, **host.identity())
         for part in args.renew:
             setattr(parts, part, getattr(new, part))
-        parts.requires_grad_(True)
+        for name in parts.names:
+            getattr(parts, name).requires_grad_(not args.only or name in args.only)
     return Learner(host, parts.to(device), args.seed)
 
 

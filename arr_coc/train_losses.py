@@ -1,8 +1,8 @@
 """The losses of training, per question: the base asked again with what was decided.
 
 Half of the questions are answered with every likely token there by its share, half with the tokens
-that are kept for good, encoded from a part of the picture and mended by the adapter. What each loss is
-for stands in docs/training.md.
+that are kept for good, encoded from a part of the picture and mended by the adapter; all of them so where
+the adapter alone is trained. What each loss is for stands in docs/training.md.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ WEIGHTS = {
     "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
     "cover": 1.0,  # -log of the evidence that is kept
     "mended": 2.0,  # cross-entropy of the answer, kept tokens encoded from a part, adapted
-    "distil": 2.0,  # what the adapter leaves of the distance to the full encoder's features
+    "distil": 1.0,  # what the adapter leaves of the distance to the full encoder's features
     "prior": 6.0,  # the tensions that a question's words suggest
     "pressure": 1.0,  # relevance beyond the budget
     "diversity": 0.02,  # heads and tensions that are hardly used
@@ -46,19 +46,28 @@ class Losses:
 
     def all(self) -> dict[str, Tensor]:
         """Every loss, per question `(B,)`; 0 where it does not apply."""
-        found = {"cover": self._cover(), "pressure": self._pressure()}
-        found["diversity"] = self._diversity()
-        if self.parts.policy is not None:
-            found["prior"] = self._prior()
+        decides = any(
+            parameter.requires_grad
+            for name, parameter in self.parts.named_parameters()
+            if not name.startswith("adapter.")
+        )
+        found = self._of_decision() if decides else {}
         mends, count = self.parts.adapter is not None, len(self.group.asked)
         # By turns within each sample, so that it does not matter what else is in the batch, and from
         # epoch to epoch: where a sample is one question, each has its turn.
         turns = [self.epoch + sum(self.group.key(row)) for row in range(count)]
-        hard = [row for row, turn in enumerate(turns) if mends and turn % 2]
+        hard = [row for row, turn in enumerate(turns) if mends and (turn % 2 or not decides)]
         soft = [row for row in range(count) if row not in set(hard)]
         return found | self._ask(soft, hard)
 
     # --- of the decision alone ---
+
+    def _of_decision(self) -> dict[str, Tensor]:
+        found = {"cover": self._cover(), "pressure": self._pressure()}
+        found["diversity"] = self._diversity()
+        if self.parts.policy is not None:
+            found["prior"] = self._prior()
+        return found
 
     def _cover(self) -> Tensor:
         """-log of the share of the evidence that is kept."""
@@ -184,10 +193,10 @@ class Losses:
             adapted.append(TokenSet(now[0], tuple(now[1:]), was.places))
             soft = made.shares[row, index]
             shares.append(1 + soft - soft.detach())
-            target = _at(group.full[group.owner[row]], index)
-            ratio = [_distance(n, t) / _distance(w, t).clamp(min=LEAST)
-                     for n, w, t in zip(now, _planes(was), _planes(target))]  # fmt: skip
-            left.append(torch.stack(ratio).mean())
+            # Of the features alone: how near the DeepStack planes come moves hardly any answer.
+            target = group.full[group.owner[row]].features[index]
+            before = _distance(was.features, target).clamp(min=LEAST)
+            left.append(_distance(now[0], target) / before)
         return adapted, shares, torch.stack(left)
 
     def _adapted(self, rows: list[int], alone: list[TokenSet]) -> list[Tensor]:
