@@ -154,6 +154,30 @@ def test_a_sample_of_one_question_trains_the_adapter_every_other_epoch(bundled, 
     assert mended == {(0, 0): False, (0, 1): True, (1, 0): True, (1, 1): False}
 
 
+def test_the_adapter_alone_learns_from_every_question_and_moves_nothing_else(bundled, samples):
+    module = learner(bundled)
+    for name in module.parts.names:
+        getattr(module.parts, name).requires_grad_(name == "adapter")
+    found = module.losses(gather(bundled, samples))
+    assert set(found) == {"answer", "mended", "distil"}
+    assert found["answer"].eq(0).all() and found["mended"].gt(0).all()
+    module(samples)["loss"].backward()
+    reached = {name for name, p in module.parts.named_parameters() if p.grad is not None}
+    assert reached and all(name.startswith("adapter.") for name in reached)
+
+
+def test_what_is_left_of_the_distance_is_that_of_the_features(bundled, samples):
+    module = learner(bundled)
+    with torch.no_grad():
+        module.parts.adapter.gates[1:] = 5.0  # the DeepStack planes' alone
+        far = module.losses(gather(bundled, samples))["distil"]
+        module.parts.adapter.gates[0] = 5.0
+        farther = module.losses(gather(bundled, samples))["distil"]
+    asked = far > 0
+    assert asked.any() and torch.allclose(far[asked], torch.ones_like(far[asked]))
+    assert not torch.allclose(farther[asked], far[asked])
+
+
 def test_noise_changes_with_the_epoch(bundled, samples):
     module, losses = learner(bundled), []
     for epoch in (0, 0, 1):
@@ -394,6 +418,18 @@ def test_renewed_parts_start_anew_and_the_others_go_on(bundled, tmp_path):
     assert all(p.requires_grad for p in parts.parameters())
 
 
+def test_parts_that_are_not_named_stay_as_they_are(bundled, tmp_path):
+    old = learner(bundled).parts
+    loading.save_components(old, tmp_path / "w", base=bundled.name, **bundled.identity())
+    words = ["--out", str(tmp_path / "x"), "--init", str(tmp_path / "w"), "--only", "adapter"]
+    train.main([*words, *SHORT])
+    now = load_file(tmp_path / "x" / "model.safetensors")
+    before = load_file(tmp_path / "w" / "model.safetensors")
+    assert now.keys() == before.keys()
+    moved = {name for name in now if not torch.equal(now[name], before[name])}
+    assert "adapter.gates" in moved and all(name.startswith("adapter.") for name in moved)
+
+
 def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, capsys):
     def parse(*words):
         return train.parse(["--out", "x", "--init", str(tmp_path / "w"), *words])
@@ -404,6 +440,7 @@ def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, ca
         (["--parts", "heads", "policy"], "--parts heads policy, but --init .* has heads adapter"),
         (["--adapter-attends"], "--adapter-attends, but --init .* has no adapter that attends"),
         (["--renew", "policy"], "--renew policy, but --init .* has heads adapter"),
+        (["--only", "texture"], "--only texture, but --init .* has heads adapter"),
         (["--parts", "heads", "--init", "nowhere"], "--init nowhere has no config.json"),
     ):
         with pytest.raises(SystemExit):
@@ -421,6 +458,7 @@ def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, ca
         (["--data", "folder"], "needs --folder"),
         (["--data", "hub"], "needs --dataset"),
         (["--renew", "adapter"], "--renew adapter needs --init"),
+        (["--only", "adapter"], "--only adapter needs --init"),
         (["--shapes", "2b", "--base", "org/base"], "takes the place of --base"),
     ],
 )
