@@ -9,6 +9,7 @@ Decoding is greedy, so that two answers differ by what was seen and not by chanc
 """
 
 import logging
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -308,12 +309,13 @@ class ARRCOCQwen:
     def adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
         """Kept tokens as the realization's trained adapter corrects them; the same without one.
 
-        Training shows it native tokens alone: it neither corrects coarser ones nor sees them.
+        Training shows it native tokens alone: it neither corrects coarser ones nor sees them. Where every
+        native token is kept, the encoder saw all there is, and nothing is corrected.
         """
-        components = self.policy(realization.config)
-        levels = realization.allocation.cells[:, 0]
-        fine = (levels == 0).nonzero()[:, 0].to(tokens.features.device)
-        if components is None or components.adapter is None or not len(fine):
+        components, allocation = self.policy(realization.config), realization.allocation
+        fine = (allocation.cells[:, 0] == 0).nonzero()[:, 0].to(tokens.features.device)
+        is_whole = len(fine) == math.prod(allocation.grid)
+        if components is None or components.adapter is None or is_whole or not len(fine):
             return tokens
         planes, look = [tokens.features, *tokens.deepstack], realization.look
         # A realization that was put away has no state of its look: then nothing is glanced.

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from arr_coc.adapting import QualityAdapter, glanced
+from arr_coc.attending import native_allocation
 from arr_coc.components import Components
 from arr_coc.qwen_encode import TokenSet
 from arr_coc.realizing import Config
@@ -78,7 +79,7 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there():
 
 def realization(levels, places, look):
     cells = torch.cat([levels[:, None], places.long()], 1)
-    allocation = SimpleNamespace(cells=cells)
+    allocation = SimpleNamespace(cells=cells, grid=(9, 9))
     return SimpleNamespace(allocation=allocation, config=Config(), look=look)
 
 
@@ -130,6 +131,17 @@ def test_the_host_hands_over_what_its_look_saw_where_it_still_has_it(tiny, monke
             own = adapter(planes, places, levels, glance=batched)
             assert torch.allclose(found.features, own[0][0], atol=1e-6)
             assert torch.allclose(found.deepstack[1], own[2][0], atol=1e-6)
+
+
+def test_where_all_was_seen_the_learned_weights_correct_nothing(bundled, picture):
+    ask = bundled.prepare(picture, "where is the red thing?")
+    h, w = ask.picture.grid
+    whole = bundled.encode(ask.picture, None)
+    for count, is_whole in ((h * w, True), (h * w // 2, False)):
+        allocation = native_allocation(torch.arange(count), (h, w), torch.ones(count))
+        kept = SimpleNamespace(allocation=allocation, config=Config(), look=None)
+        found = bundled.adapted(whole.first(count), kept)
+        assert torch.equal(found.features, whole.features[:count]) is is_whole
 
 
 @pytest.mark.parametrize("attends", [True, False])
