@@ -29,6 +29,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc import benchmark, components, loading, scenes, train_data, train_report
 from arr_coc.qwen import ARRCOCQwen
+from arr_coc.train_decide import SHARES
 from arr_coc.train_model import Learner
 
 FIRST_SEED = 500_000_000  # the base trains on others
@@ -69,6 +70,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--steps", type=int, default=1500, help="optimizer steps")
     run.add_argument("--minutes", type=float, help="stop then, the learning rate falling in time")
     run.add_argument("--batch", type=int, default=4, help="pictures per process and step")
+    run.add_argument("--budgets", type=float, nargs="+", metavar="SHARE", default=SHARES,
+                     help="shares of an image's tokens that questions are given, drawn evenly "
+                     f"(default: {' '.join(map(str, SHARES))})")  # fmt: skip
     run.add_argument("--accumulate", type=int, default=1)
     run.add_argument("--lr", type=float, default=2e-3)
     run.add_argument("--seed", type=int, default=0)
@@ -99,6 +103,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
             p.error(f"--{flag} {' '.join(given)} needs --init FOLDER")
     if args.init and (wrong := against_init(args)):
         p.error(wrong)
+    if wrong := [share for share in args.budgets if not 0 < share < 1]:
+        p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
     args.parts = args.parts or list(components.PARTS)
     args.words = list(sys.argv[1:] if argv is None else argv)
     args.work = args.out.with_name(args.out.name + ".work")
@@ -272,7 +278,7 @@ def learner_for(args: argparse.Namespace, device: torch.device) -> Learner:
             setattr(parts, part, getattr(new, part))
         for name in parts.names:
             getattr(parts, name).requires_grad_(not args.only or name in args.only)
-    return Learner(host, parts.to(device), args.seed)
+    return Learner(host, parts.to(device), args.seed, args.budgets)
 
 
 def publish(learner: Learner, args: argparse.Namespace, record: dict) -> None:

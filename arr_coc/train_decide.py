@@ -39,8 +39,16 @@ class Decision:
     blind: Tensor  # (B,) bool, decided without a glance where texture can
 
 
-def decide(parts: Components, group: Group, random: Sequence[torch.Generator]) -> Decision:
-    """Decide for every question of a group; `random` is a generator for each of them."""
+def decide(
+    parts: Components,
+    group: Group,
+    random: Sequence[torch.Generator],
+    budgets: Sequence[float] = SHARES,
+) -> Decision:
+    """Decide for every question of a group; `random` is a generator for each of them.
+
+    A question is given one of `budgets`, shares of an image's tokens, drawn evenly.
+    """
     draws = torch.stack([torch.rand(2, generator=g) for g in random])
     blind = draws[:, 0] < NO_GLANCE
     participatory = _participatory(parts, group, blind)
@@ -48,7 +56,7 @@ def decide(parts: Components, group: Group, random: Sequence[torch.Generator]) -
     statistics = balancing.map_statistics(torch.stack(maps, 1))
     tensions = _tensions(parts, group, statistics)
     relevance = _combined(parts, maps, tensions)
-    budget = _budgets(draws[:, 1], group.grid)
+    budget = _budgets(draws[:, 1], group.grid, budgets)
     spread = balancing.spread(tensions[:, 2])
     even = _even(budget, spread, group.grid).to(relevance)
     budget = budget.to(relevance)
@@ -98,10 +106,10 @@ def _combined(parts: Components, maps: tuple[Tensor, ...], tensions: Tensor) -> 
     return balancing.combine(*maps, given, parts.scalars())
 
 
-def _budgets(draws: Tensor, grid: tuple[int, int]) -> Tensor:
+def _budgets(draws: Tensor, grid: tuple[int, int], budgets: Sequence[float]) -> Tensor:
     """`(B,)` draws in [0, 1) -> int64 tokens."""
     N = grid[0] * grid[1]
-    shares = [SHARES[int(draw * len(SHARES))] for draw in draws]
+    shares = [budgets[int(draw * len(budgets))] for draw in draws]
     tokens = [max(MINIMUM_BUDGET, attending.tokens_for_share(share, N)) for share in shares]
     return torch.tensor(tokens).clamp(max=N - 1)
 

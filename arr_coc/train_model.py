@@ -7,6 +7,7 @@ where every question's tokens would go, softly (`train_decide`), and asks the ba
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from arr_coc import relaxing
 from arr_coc.components import Components
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.train_data import Sample
-from arr_coc.train_decide import Decision, decide
+from arr_coc.train_decide import SHARES, Decision, decide
 from arr_coc.train_group import Group, gather
 from arr_coc.train_losses import WEIGHTS, Losses
 
@@ -29,12 +30,20 @@ class Learner(nn.Module):
 
     accepts_loss_kwargs = False
 
-    def __init__(self, host: ARRCOCQwen, parts: Components, seed: int = 0) -> None:
+    def __init__(
+        self,
+        host: ARRCOCQwen,
+        parts: Components,
+        seed: int = 0,
+        budgets: Sequence[float] = SHARES,
+    ) -> None:
+        """`budgets` are the shares of an image's tokens that questions are given, drawn evenly."""
         super().__init__()
         self.parts = parts
         self._held = [host]  # a list: not a submodule
         host.model.requires_grad_(False)
-        self.seed, self.epoch, self.watching = seed, 0, False
+        self.seed, self.budgets = seed, budgets
+        self.epoch, self.watching = 0, False
         self.sums: dict[str, float] = defaultdict(float)
         self.counted = 0
         self.notes: dict[str, Any] = {}
@@ -68,7 +77,7 @@ class Learner(nn.Module):
             relaxing.generator(self.seed, self.epoch, *group.key(row))
             for row in range(len(group.asked))
         ]
-        made = decide(self.parts, group, random)
+        made = decide(self.parts, group, random, self.budgets)
         asked = Losses(self.host, self.parts, group, made, self.epoch)
         found = asked.all()
         if self.watching:
