@@ -168,3 +168,16 @@ def fingerprint(model: Any) -> str:
     rows = torch.linspace(0, len(table) - 1, FINGERPRINT_ROWS).long().to(table.device)
     signs = table.detach()[rows].signbit().cpu().numpy()
     return hashlib.sha256(repr(sizes).encode() + signs.tobytes()).hexdigest()[:16]
+
+
+def digests(tensors: dict[str, Tensor]) -> dict[str, str]:
+    """Of each part among the tensors of saved components, 16 hex digits that change with its weights."""
+    found = {}
+    for part in PARTS:
+        mark = hashlib.sha256()
+        own = sorted(name for name in tensors if name.split(".")[0] == part)
+        for name in own:
+            mark.update(name.encode() + tensors[name].float().numpy().tobytes())
+        if own:
+            found[part] = mark.hexdigest()[:16]
+    return found

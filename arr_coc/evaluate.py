@@ -27,20 +27,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from tqdm import tqdm
 
-from arr_coc import evaluate_args, evaluate_plots, evaluate_rows, evaluate_summary
+from arr_coc import components, evaluate_args, evaluate_plots, evaluate_rows, evaluate_summary
 from arr_coc.evaluate_data import EasyVQA, Folder, Hub, Ref, Scenes, Source
 from arr_coc.evaluate_rows import FULL, Pair, RememberingHost
 from arr_coc.evaluate_time import CostCurve, measure_time, summarise_time
 from arr_coc.measuring import commit, machine
-from arr_coc.peers import EVERY, uses_weights
+from arr_coc.peers import EVERY, parts_used
 from arr_coc.qwen import ARRCOCQwen
 
 N_SCENES = 1000
 MISSES = 12  # on the failure sheet
 LONGEST_RUN = timedelta(days=2)  # how long one process may wait for the others
-WEIGHTS = ("weights", "weights_sha256")  # of an identity: what ARR-COC alone depends on
+# Of an identity: what ARR-COC alone depends on.
+WEIGHTS = ("weights", "weights_sha256")
 Block = tuple[int, list[tuple[Ref, frozenset[Pair]]]]  # its number; what is pending per question
 
 
@@ -261,7 +263,7 @@ def earlier_commands(args: argparse.Namespace) -> list[str]:
     return [one for one in known if one != command(args)]
 
 
-def identity(args: argparse.Namespace) -> dict[str, str]:
+def identity(args: argparse.Namespace) -> dict[str, Any]:
     """What rows must share to stand in one file: the weights and the questions' source."""
     base = Path(args.base)
     weights = base / "model.safetensors"
@@ -269,6 +271,7 @@ def identity(args: argparse.Namespace) -> dict[str, str]:
     trained = Path(args.weights or "none") / "model.safetensors"
     if trained.exists():
         found["weights_sha256"] = hashlib.sha256(trained.read_bytes()).hexdigest()[:16]
+        found["weights_parts"] = components.digests(load_file(trained))
     if weights.exists():
         found["sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
     found["source"] = args.dataset or (args.folder and args.folder.name) or ""
@@ -282,14 +285,24 @@ def open_out(args: argparse.Namespace) -> None:
     if any((args.out / "parts").glob("*.parquet")) or (args.out / "rows.parquet").exists():
         if not args.resume:
             sys.exit(f"{args.out} holds rows of an earlier run; --resume adds to them")
-        known = json.loads(path.read_text()) if path.exists() else None
-        forgotten = WEIGHTS if args.new_weights else ()
-        if not known or any(known.get(k) != own.get(k) for k in {*known, *own} - {*forgotten}):
-            sys.exit(f"{args.out} holds rows of {known}, this run would add rows of {own}")
-        if known != own:
-            evaluate_rows.forget(args.out, [name for name in EVERY if uses_weights(name)])
+        known = json.loads(path.read_text()) if path.exists() else {}
+        # The parts' digests say what else a new file of weights would change.
+        keys = {*known, *own} - {"weights_parts"}
+        apart = {key for key in keys if known.get(key) != own.get(key)}
+        if not known or apart - {*(WEIGHTS if args.new_weights else ())}:
+            sys.exit(f"{args.out} holds rows of {known or None}, this run would add rows of {own}")
+        if apart:
+            parts = changed(known.get("weights_parts"), own.get("weights_parts"))
+            evaluate_rows.forget(args.out, [name for name in EVERY if parts_used(name) & parts])
     path.write_text(json.dumps(own) + "\n")
     evaluate_rows.merge_parts(args.out)  # what an interrupted run had measured
+
+
+def changed(before: dict[str, str] | None, now: dict[str, str] | None) -> set[str]:
+    """The parts that two weights, by their digests, have not in common; all where one is unknown."""
+    if before is None or now is None:
+        return set(components.PARTS)
+    return {part for part in components.PARTS if before.get(part) != now.get(part)}
 
 
 # --------------------------------------------------------------------------------- the command

@@ -49,7 +49,8 @@ def parser(about: str) -> argparse.ArgumentParser:
     how.add_argument("--resume", action="store_true", help="add to the rows in OUT")
     how.add_argument("--new-weights", action="store_true",
                      help="with --resume: where OUT's rows are of other ARR-COC weights, keep those "
-                          "of methods that use none, and ask the others anew")  # fmt: skip
+                          "of methods that use none of the parts that changed, and ask the others "
+                          "anew")  # fmt: skip
     how.add_argument("--batch", type=int, help="questions answered at once")
     how.add_argument(
         "--block", type=int, default=QUESTIONS_PER_BLOCK, help="questions between two checkpoints"

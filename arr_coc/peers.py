@@ -8,6 +8,7 @@ native positions and all DeepStack planes, and counts everything it does. Nothin
 
 from collections.abc import Callable
 
+from arr_coc.components import PARTS
 from arr_coc.peers_after import DART, CDPruner, DivPrune, FastV, VisionZip
 from arr_coc.peers_base import Method, Reduced
 from arr_coc.peers_before import Centre, Downsample, PixelPrune, Random, Stock, Uniform, ViCrop
@@ -16,7 +17,7 @@ from arr_coc.peers_ours import VARIANTS as CHANGED
 from arr_coc.peers_parts import FREE, TRAINED
 from arr_coc.realizing import Config
 
-__all__ = ["ARRCOC", "EVERY", "METHODS", "TRAINED", "VARIANTS", "Method", "Reduced", "uses_weights"]
+__all__ = ["ARRCOC", "EVERY", "METHODS", "TRAINED", "VARIANTS", "Method", "Reduced", "parts_used"]
 
 
 # In the order of a table: the model as it is, controls, before the encoder, after it, twice, ours.
@@ -45,6 +46,11 @@ VARIANTS: dict[str, Callable[[], Method]] = CHANGED | FREE | TRAINED
 EVERY = METHODS | VARIANTS
 
 
-def uses_weights(name: str) -> bool:
-    """Whether what a method of `EVERY` gives depends on the trained weights."""
-    return name.startswith("arr-coc") and name not in FREE
+def parts_used(name: str) -> frozenset[str]:
+    """The trained parts, where there are any, on which what a method of `EVERY` gives depends."""
+    if not name.startswith("arr-coc") or name in FREE:
+        return frozenset()
+    left_out = {part for part in PARTS if name == f"arr-coc-no-{part}"}
+    if name == "arr-coc-after":
+        left_out |= {"adapter"}
+    return frozenset(PARTS) - left_out
