@@ -12,6 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# Shares of a picture's native tokens: corrected in full where at most the first is kept, and not at all
+# from the second on. An encoder that sees so much leaves nothing to mend.
+FULL_UP_TO, NONE_FROM = 1 / 8, 1 / 4
 LEVELS = 6  # of cells; coarser ones count as the last
 # Wavelengths of the sines that tell a token's place, in native tokens.
 WAVELENGTHS = (4.0, 8.0, 16.0, 32.0, 64.0)
@@ -58,6 +61,7 @@ class QualityAdapter(nn.Module):
         levels: Tensor,
         padding: Tensor | None = None,
         glance: list[Tensor] | None = None,
+        strengths: Tensor | None = None,
     ) -> list[Tensor]:
         """Correct the tokens of B pictures.
 
@@ -68,6 +72,7 @@ class QualityAdapter(nn.Module):
             padding: `(B, K)` bool, True where a row holds no token; None where all do.
             glance: `glanced` planes, `(B, K, D)` each, 0 where there was no glance; None for 0 anywhere.
                 Of no use to an adapter that does not glance.
+            strengths: `(B,)` by which the corrections are multiplied, see `strength`; None for 1.
 
         Returns:
             As `planes`, shapes and dtypes included.
@@ -85,10 +90,16 @@ class QualityAdapter(nn.Module):
             )
             states = states + mixed[0]
         states = states + self.mlp(states)
+        by = 1 if strengths is None else strengths[:, None, None]
         return [
-            plane + (torch.tanh(gate) * leave(states)).to(plane.dtype)
+            plane + (by * torch.tanh(gate) * leave(states)).to(plane.dtype)
             for plane, gate, leave in zip(planes, self.gates, self.leave)
         ]
+
+
+def strength(share: float) -> float:
+    """How much of its correction a token gets where `share` of the picture's native tokens is kept."""
+    return min(1.0, max(0.0, (NONE_FROM - share) / (NONE_FROM - FULL_UP_TO)))
 
 
 def glanced(planes: list[Tensor], places: Tensor, at: Tensor) -> list[Tensor]:

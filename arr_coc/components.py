@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from arr_coc import coupling, knowing
-from arr_coc.adapting import QualityAdapter, glanced
+from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
 from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch
 
@@ -96,7 +96,11 @@ class Components(nn.Module):
         return FIXED if self.combiner is None else self.combiner()
 
     def adapt(
-        self, planes: list[Tensor], places: Tensor, glance: tuple[list[Tensor], Tensor] | None
+        self,
+        planes: list[Tensor],
+        places: Tensor,
+        glance: tuple[list[Tensor], Tensor] | None,
+        share: float,
     ) -> list[Tensor]:
         """Correct one picture's native tokens.
 
@@ -104,17 +108,19 @@ class Components(nn.Module):
             planes: the features, then each DeepStack plane, `(K, D)`.
             places: `(K, 2)` row and column in native tokens.
             glance: planes and places of a glance at the picture, as `glanced`; None without one.
+            share: of all native tokens of the picture, those that are kept.
 
         Returns:
             As `planes`.
         """
-        if self.adapter is None:
+        if self.adapter is None or not strength(share):
             return planes
         levels = torch.zeros(1, len(places), dtype=torch.long, device=places.device)
         looks = glance and self.adapter.sizes["glances"]
         seen = [p[None] for p in glanced(*glance, places)] if looks else None
         given = [p[None] for p in planes], places[None], levels
-        return [plane[0] for plane in self.adapter(*given, glance=seen)]
+        by = torch.tensor([strength(share)], device=places.device)
+        return [plane[0] for plane in self.adapter(*given, glance=seen, strengths=by)]
 
 
 def build(sizes: dict[str, dict[str, Any]]) -> Components:

@@ -309,19 +309,19 @@ class ARRCOCQwen:
     def adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
         """Kept tokens as the realization's trained adapter corrects them; the same without one.
 
-        Training shows it native tokens alone: it neither corrects coarser ones nor sees them. Where every
-        native token is kept, the encoder saw all there is, and nothing is corrected.
+        Training shows it native tokens alone: it neither corrects coarser ones nor sees them.
         """
         components, allocation = self.policy(realization.config), realization.allocation
         fine = (allocation.cells[:, 0] == 0).nonzero()[:, 0].to(tokens.features.device)
-        is_whole = len(fine) == math.prod(allocation.grid)
-        if components is None or components.adapter is None or is_whole or not len(fine):
+        if components is None or components.adapter is None or not len(fine):
             return tokens
         planes, look = [tokens.features, *tokens.deepstack], realization.look
         # A realization that was put away has no state of its look: then nothing is glanced.
         seen = look.state.tokens if look and look.state else None
         glance = ([seen.features, *seen.deepstack], seen.places) if seen else None
-        adapted = components.adapt([plane[fine] for plane in planes], tokens.places[fine], glance)
+        share = len(fine) / math.prod(allocation.grid)
+        given = [plane[fine] for plane in planes], tokens.places[fine]
+        adapted = components.adapt(*given, glance, share)
         features, *deepstack = (
             plane.index_copy(0, fine, now) for plane, now in zip(planes, adapted)
         )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from arr_coc import relaxing, train_base, train_data
-from arr_coc.adapting import glanced
+from arr_coc.adapting import glanced, strength
 from arr_coc.components import Components
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.qwen_encode import TokenSet
@@ -205,7 +205,7 @@ class Losses:
         index = torch.arange(places.shape[1], device=places.device)
         counts = torch.tensor([len(t) for t in alone], device=places.device)
         levels = torch.zeros(places.shape[:2], dtype=torch.long, device=places.device)
-        seen = []
+        seen, all_of = [], self.made.shares.shape[1]
         for row, tokens in zip(rows, alone):
             if self.made.blind[row]:
                 seen.append([torch.zeros_like(p, dtype=torch.float32) for p in _planes(tokens)])
@@ -213,7 +213,8 @@ class Losses:
             glance = self.group.glances[self.group.owner[row]]
             seen.append(glanced(_planes(glance), glance.places, tokens.places))
         padding = index[None] >= counts[:, None]
-        return self.parts.adapter(planes, places, levels, padding, _padded(seen))
+        strengths = counts.new_tensor([strength(len(t) / all_of) for t in alone], dtype=torch.float)
+        return self.parts.adapter(planes, places, levels, padding, _padded(seen), strengths)
 
 
 def _cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:
