@@ -18,7 +18,7 @@ WORDS = {
     "dart": "DART: what pivot tokens do not repeat, after the encoder",
     "vicrop": "ViCrop: the shrunk picture and a close view of where attention is",
     "arr-coc": "ARR-COC as it is used",
-    "arr-coc-after": "chosen the same way, but cut after the full encoder: the ceiling of the choice",
+    "arr-coc-after": "chosen the same way, but cut after the full encoder, not corrected",
     "arr-coc-free": "fixed rules, nothing trained",
     "arr-coc-no-policy": "learned, but the tensions follow the fixed word list",
     "arr-coc-no-combiner": "learned, but the maps are mixed by the fixed formula",

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from arr_coc.adapting import QualityAdapter, glanced
+from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.attending import native_allocation
 from arr_coc.components import Components
 from arr_coc.qwen_encode import TokenSet
@@ -133,15 +133,31 @@ def test_the_host_hands_over_what_its_look_saw_where_it_still_has_it(tiny, monke
             assert torch.allclose(found.deepstack[1], own[2][0], atol=1e-6)
 
 
-def test_where_all_was_seen_the_learned_weights_correct_nothing(bundled, picture):
+def test_corrections_fade_with_the_share_that_is_kept():
+    assert [strength(share) for share in (0, 0.05, 1 / 8, 1 / 4, 1)] == [1, 1, 1, 0, 0]
+    assert strength(3 / 16) == pytest.approx(0.5)
+    planes, places, levels = tokens()
+    planes, places, levels = [p.repeat(3, 1, 1) for p in planes], places.repeat(3, 1, 1), levels
+    with torch.no_grad():
+        given = planes, places, levels.repeat(3, 1)
+        found = opened()(*given, strengths=torch.tensor([1.0, 0.5, 0.0]))
+        full = opened()(*given)
+    for was, now, most in zip(planes, found, full):
+        assert torch.equal(now[0], most[0]) and torch.equal(now[2], was[2])
+        assert torch.allclose(now[1], (was[1] + most[1]) / 2, atol=1e-6)
+
+
+def test_the_learned_weights_correct_where_little_is_kept_and_nothing_where_all_is(
+    bundled, picture
+):
     ask = bundled.prepare(picture, "where is the red thing?")
     h, w = ask.picture.grid
     whole = bundled.encode(ask.picture, None)
-    for count, is_whole in ((h * w, True), (h * w // 2, False)):
+    for count, stays in ((h * w, True), (h * w // 2, True), (h * w // 5, False), (6, False)):
         allocation = native_allocation(torch.arange(count), (h, w), torch.ones(count))
         kept = SimpleNamespace(allocation=allocation, config=Config(), look=None)
         found = bundled.adapted(whole.first(count), kept)
-        assert torch.equal(found.features, whole.features[:count]) is is_whole
+        assert torch.equal(found.features, whole.features[:count]) is stays
 
 
 @pytest.mark.parametrize("attends", [True, False])
