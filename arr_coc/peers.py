@@ -8,13 +8,12 @@ native positions and all DeepStack planes, and counts everything it does. Nothin
 
 from collections.abc import Callable
 
-from arr_coc.components import PARTS
 from arr_coc.peers_after import DART, CDPruner, DivPrune, FastV, VisionZip
 from arr_coc.peers_base import Method, Reduced
 from arr_coc.peers_before import Centre, Downsample, PixelPrune, Random, Stock, Uniform, ViCrop
 from arr_coc.peers_ours import ARRCOC
 from arr_coc.peers_ours import VARIANTS as CHANGED
-from arr_coc.peers_parts import FREE, TRAINED
+from arr_coc.peers_parts import FREE, TRAINED, parts_used
 from arr_coc.realizing import Config
 
 __all__ = ["ARRCOC", "EVERY", "METHODS", "TRAINED", "VARIANTS", "Method", "Reduced", "parts_used"]
@@ -44,13 +43,3 @@ METHODS: dict[str, Callable[[], Method]] = {
 
 VARIANTS: dict[str, Callable[[], Method]] = CHANGED | FREE | TRAINED
 EVERY = METHODS | VARIANTS
-
-
-def parts_used(name: str) -> frozenset[str]:
-    """The trained parts, where there are any, on which what a method of `EVERY` gives depends."""
-    if not name.startswith("arr-coc") or name in FREE:
-        return frozenset()
-    left_out = {part for part in PARTS if name == f"arr-coc-no-{part}"}
-    if name == "arr-coc-after":
-        left_out |= {"adapter"}
-    return frozenset(PARTS) - left_out

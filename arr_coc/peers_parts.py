@@ -48,3 +48,13 @@ TRAINED: dict[str, Callable[[], ARRCOC]] = {
 FREE: dict[str, Callable[[], ARRCOC]] = {
     "arr-coc-free": lambda: ARRCOC(Config(revision=NO_REVISION), "arr-coc-free"),
 }
+
+
+def parts_used(name: str) -> frozenset[str]:
+    """The trained parts, where there are any, on which what a method of `peers.EVERY` gives depends."""
+    if not name.startswith("arr-coc") or name in FREE:
+        return frozenset()
+    left_out = {part for part in PARTS if name == f"arr-coc-no-{part}"}
+    if name == "arr-coc-after":
+        left_out |= {"adapter"}
+    return frozenset(PARTS) - left_out
