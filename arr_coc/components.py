@@ -113,14 +113,15 @@ class Components(nn.Module):
         Returns:
             As `planes`.
         """
-        if self.adapter is None or not strength(share):
+        by = strength(share)
+        if self.adapter is None or not by:
             return planes
         levels = torch.zeros(1, len(places), dtype=torch.long, device=places.device)
         looks = glance and self.adapter.sizes["glances"]
         seen = [p[None] for p in glanced(*glance, places)] if looks else None
         given = [p[None] for p in planes], places[None], levels
-        by = torch.tensor([strength(share)], device=places.device)
-        return [plane[0] for plane in self.adapter(*given, glance=seen, strengths=by)]
+        strengths = torch.tensor([by], device=places.device)
+        return [plane[0] for plane in self.adapter(*given, glance=seen, strengths=strengths)]
 
 
 def build(sizes: dict[str, dict[str, Any]]) -> Components:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from tqdm import tqdm
 
 from arr_coc import components, evaluate_args, evaluate_plots, evaluate_rows, evaluate_summary
@@ -41,8 +41,7 @@ from arr_coc.qwen import ARRCOCQwen
 N_SCENES = 1000
 MISSES = 12  # on the failure sheet
 LONGEST_RUN = timedelta(days=2)  # how long one process may wait for the others
-# Of an identity: what ARR-COC alone depends on.
-WEIGHTS = ("weights", "weights_sha256")
+WEIGHTS = ("weights", "weights_sha256")  # of an identity: what ARR-COC alone depends on
 Block = tuple[int, list[tuple[Ref, frozenset[Pair]]]]  # its number; what is pending per question
 
 
@@ -270,8 +269,9 @@ def identity(args: argparse.Namespace) -> dict[str, Any]:
     found = {"base": base.name if base.exists() else str(args.base), "weights": args.weights}
     trained = Path(args.weights or "none") / "model.safetensors"
     if trained.exists():
-        found["weights_sha256"] = hashlib.sha256(trained.read_bytes()).hexdigest()[:16]
-        found["weights_parts"] = components.digests(load_file(trained))
+        file = trained.read_bytes()
+        found["weights_sha256"] = hashlib.sha256(file).hexdigest()[:16]
+        found["weights_parts"] = components.digests(load(file))
     if weights.exists():
         found["sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
     found["source"] = args.dataset or (args.folder and args.folder.name) or ""
