@@ -116,10 +116,10 @@ class TokenSet:
             torch.cat([self.places, other.places]),
         )
 
-    def first(self, count: int) -> "TokenSet":
-        """The first `count` of them."""
-        planes = tuple(plane[:count] for plane in self.deepstack)
-        return TokenSet(self.features[:count], planes, self.places[:count])
+    def at(self, index: Tensor | slice) -> "TokenSet":
+        """Those at `index`, `(k,)` int64 or a slice."""
+        planes = tuple(plane[index] for plane in self.deepstack)
+        return TokenSet(self.features[index], planes, self.places[index])
 
     def encoder_outputs(self) -> dict[str, BaseModelOutputWithDeepstackFeatures]:
         """The `mm_encoder_outputs` argument of the stock model."""
@@ -269,7 +269,7 @@ def encode_before(
     patch_grid = tuple(picture.grid_thw[0, 1:].tolist())
     patches = cell_patches(picture, allocation)
     features, deepstack = encode_patches(visual, patches, positions, patch_grid)
-    return TokenSet(features, tuple(deepstack), cell_places(bounds)).first(kept)
+    return TokenSet(features, tuple(deepstack), cell_places(bounds)).at(slice(kept))
 
 
 def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:
@@ -284,11 +284,9 @@ def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:
 def cut(tokens: TokenSet, allocation: Allocation) -> TokenSet:
     """Prune after the encoder: keep native cells, mean-pool features and planes over coarse ones."""
     device = tokens.features.device
-    bounds = allocation.bounds().to(device)
     if allocation.is_native:
-        index = allocation.native_index().to(device)
-        deepstack = tuple(plane[index] for plane in tokens.deepstack)
-        return TokenSet(tokens.features[index], deepstack, cell_places(bounds))
+        return tokens.at(allocation.native_index().to(device))
+    bounds = allocation.bounds().to(device)
 
     def pooled(plane: Tensor) -> Tensor:
         field = plane.view(*allocation.grid, -1)

@@ -76,7 +76,7 @@ def encode_kept(
         return_dict=True,
     )
     whole = _token_sets(output, [len(at) for at in bounds], [cell_places(at) for at in bounds])
-    return [tokens.first(len(index)) for tokens, index in zip(whole, kept)]
+    return [tokens.at(slice(len(index))) for tokens, index in zip(whole, kept)]
 
 
 def _raster_places(picture: Picture) -> Tensor:

@@ -31,6 +31,7 @@ HARD_KINDS = (
     ("count", "beside", "cheapest", "leftmost"),
     ("where", "exists", "colour"),
     ("chart_value", "chart_highest", "form"),
+    ("count", "setting"),
 )
 # What is plentiful in a scene is asked less, so that kinds come about evenly.
 KEPT = {"colour": 0.35, "where": 0.3, "exists": 0.5, "beside": 0.5}

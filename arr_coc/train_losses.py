@@ -118,13 +118,11 @@ class Losses:
         }
 
     def _answer_losses(self, rows, tokens, shares) -> Tensor:
-        """`(len(rows),)`; rows of like length go through the base together, so that few are padded."""
+        """`(len(rows),)` of the answers, and of their divergence where nobody drew boxes."""
         if not rows:
             return self.group.evidence.new_zeros(0)
-        order = sorted(range(len(rows)), key=lambda i: len(tokens[i]))
-        found: list[Tensor] = []
-        for start in range(0, len(order), ROWS):
-            part = order[start : start + ROWS]
+        parts, found = _by_length(tokens), []
+        for part in parts:
             members = [rows[i] for i in part]
             answers = [self.group.answers[row] for row in members]
             logits = train_base.answer_logits(
@@ -139,7 +137,7 @@ class Losses:
                 self.seen["logits"] = each[members.index(0)]
             losses = train_base.answer_losses(logits, answers)
             found.append(losses + self._echo(members, logits))
-        back = torch.tensor(order).argsort().to(found[0].device)
+        back = torch.tensor(sum(parts, [])).argsort().to(found[0].device)
         return torch.cat(found)[back]
 
     def _echo(self, rows: list[int], logits: Tensor) -> Tensor | float:
@@ -167,7 +165,7 @@ class Losses:
             k = int(self.made.budget[row])
             count = min(self.made.shares.shape[1], k + max(SPARE, k // 2))
             index = self.made.shares[row].detach().topk(count).indices.sort().values
-            tokens.append(_at(self.group.full[self.group.owner[row]], index))
+            tokens.append(self.group.full[self.group.owner[row]].at(index))
             shares.append(self.made.shares[row, index])
         return tokens, shares
 
@@ -184,20 +182,45 @@ class Losses:
         kept = relaxing.hard_allocation(made.scores[rows], made.budget[rows], made.even[rows])
         with torch.no_grad():
             alone = train_base.encode_kept(self.host, pictures, kept)
+        full = [group.full[group.owner[row]].at(index) for row, index in zip(rows, kept)]
         adapted, shares, left = [], [], []
         planes = self._adapted(rows, alone)
+        held = self._held(rows, full)
         self.seen["kept"] = alone[0].features
         self.seen["adapted"] = planes[0][0, : len(alone[0])].detach()
         for i, (row, index, was) in enumerate(zip(rows, kept, alone)):
             now = [plane[i, : len(was)] for plane in planes]
-            adapted.append(TokenSet(now[0], tuple(now[1:]), was.places))
+            told = [torch.where(held[i], plane, plane.detach()) for plane in now]
+            adapted.append(TokenSet(told[0], tuple(told[1:]), was.places))
             soft = made.shares[row, index]
             shares.append(1 + soft - soft.detach())
             # Of the features alone: how near the DeepStack planes come moves hardly any answer.
-            target = group.full[group.owner[row]].features[index]
+            target = full[i].features
             before = _distance(was.features, target).clamp(min=LEAST)
             left.append(_distance(now[0], target) / before)
         return adapted, shares, torch.stack(left)
+
+    @torch.no_grad()
+    def _held(self, rows: list[int], tokens: list[TokenSet]) -> Tensor:
+        """`(len(rows),)` bool: the full encoder's tokens at the kept places give the whole answer.
+
+        An answer that is not there trains the adapter to guess, so it learns from the others.
+        """
+        group, found = self.group, torch.zeros(len(rows), dtype=torch.bool)
+        for part in _by_length(tokens):
+            members = [rows[i] for i in part]
+            answers = [group.answers[row] for row in members]
+            logits = train_base.answer_logits(
+                self.host,
+                [group.prompts[row] for row in members],
+                [tokens[i] for i in part],
+                answers,
+                [None] * len(part),
+            )
+            said = logits.argmax(-1).split([len(a) for a in answers])
+            for i, answer, each in zip(part, answers, said):
+                found[i] = each.tolist() == answer
+        return found.to(group.evidence.device)
 
     def _adapted(self, rows: list[int], alone: list[TokenSet]) -> list[Tensor]:
         """The planes of every picture's tokens after the adapter, `(B, K, D)`, padded."""
@@ -217,6 +240,12 @@ class Losses:
         return self.parts.adapter(planes, places, levels, padding, _padded(seen), strengths)
 
 
+def _by_length(tokens: list[TokenSet]) -> list[list[int]]:
+    """Places in `tokens`, at most ROWS together, those of like length: so few are padded."""
+    order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
+    return [order[start : start + ROWS] for start in range(0, len(order), ROWS)]
+
+
 def _cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:
     tensions = tensions.clamp(LEAST, 1 - LEAST)
     return -(targets * tensions.log() + (1 - targets) * (1 - tensions).log()).mean(1)
@@ -224,11 +253,6 @@ def _cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:
 
 def _planes(tokens: TokenSet) -> list[Tensor]:
     return [tokens.features, *tokens.deepstack]
-
-
-def _at(tokens: TokenSet, index: Tensor) -> TokenSet:
-    planes = tuple(plane[index] for plane in tokens.deepstack)
-    return TokenSet(tokens.features[index], planes, tokens.places[index])
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def test_the_learned_weights_correct_where_little_is_kept_and_nothing_where_all_
     for count, stays in ((h * w, True), (h * w // 2, True), (h * w // 5, False), (6, False)):
         allocation = native_allocation(torch.arange(count), (h, w), torch.ones(count))
         kept = SimpleNamespace(allocation=allocation, config=Config(), look=None)
-        found = bundled.adapted(whole.first(count), kept)
+        found = bundled.adapted(whole.at(slice(count)), kept)
         assert torch.equal(found.features, whole.features[:count]) is stays
 
 

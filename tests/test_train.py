@@ -17,7 +17,16 @@ from safetensors.torch import load_file
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from transformers import Trainer, TrainingArguments
 
-from arr_coc import components, loading, qwen_encode, train, train_base, train_data, train_report
+from arr_coc import (
+    components,
+    loading,
+    qwen_encode,
+    relaxing,
+    train,
+    train_base,
+    train_data,
+    train_report,
+)
 from arr_coc.attending import native_allocation
 from arr_coc.qwen import ARRCOCQwen
 from arr_coc.spending import HALO, glance_tokens
@@ -106,8 +115,9 @@ def test_a_share_of_one_is_the_stock_model_and_of_zero_a_dropped_token(tiny, pic
 # --- gradients ---
 
 
-def test_gradients_reach_every_part_after_the_first_step(bundled, samples):
-    module = learner(bundled)
+def test_gradients_reach_every_part_after_the_first_step(bundled):
+    module, data = learner(bundled), train_data.SceneSamples(FIRST_SEED, 40, 6)
+    samples = [data[i] for i in (33, 34)]  # some of their answers are at the kept places
     names = {name for name, _ in module.named_parameters()}
     assert all(name.startswith("parts.") for name in names), "the base is in the module tree"
     optimizer = torch.optim.AdamW(module.parameters(), 1e-3)
@@ -164,6 +174,30 @@ def test_the_adapter_alone_learns_from_every_question_and_moves_nothing_else(bun
     module(samples)["loss"].backward()
     reached = {name for name, p in module.parts.named_parameters() if p.grad is not None}
     assert reached and all(name.startswith("adapter.") for name in reached)
+
+
+def test_an_answer_that_the_kept_places_do_not_hold_is_not_the_adapters_to_learn(bundled, samples):
+    module, group = learner(bundled), gather(bundled, samples)
+    rows = range(len(group.asked))
+    random = [relaxing.generator(module.seed, module.epoch, *group.key(row)) for row in rows]
+    with torch.no_grad():
+        made = decide(module.parts, group, random, module.budgets)
+        kept = relaxing.hard_allocation(made.scores, made.budget, made.even)
+        held = [group.full[o].at(index) for o, index in zip(group.owner, kept)]
+        free = [[0]] * len(rows)
+        said = train_base.answer_logits(bundled, group.prompts, held, free, [None] * len(rows))
+
+    def reached(answers):
+        group.answers = answers
+        module.zero_grad()
+        module.losses(group)["mended"].sum().backward()
+        grads = ((name, p.grad) for name, p in module.parts.named_parameters())
+        return {name.split(".")[0] for name, grad in grads if grad is not None and grad.any()}
+
+    first, second = said.topk(2).indices.unbind(1)
+    all_parts = reached([[int(token)] for token in first])
+    assert {"adapter", "policy", "heads"} <= all_parts
+    assert reached([[int(token)] for token in second]) == all_parts - {"adapter"}
 
 
 def test_what_is_left_of_the_distance_is_that_of_the_features(bundled, samples):
