@@ -125,13 +125,7 @@ class Losses:
         for part in parts:
             members = [rows[i] for i in part]
             answers = [self.group.answers[row] for row in members]
-            logits = train_base.answer_logits(
-                self.host,
-                [self.group.prompts[row] for row in members],
-                [tokens[i] for i in part],
-                answers,
-                [shares[i] for i in part],
-            )
+            logits = self._logits(members, [tokens[i] for i in part], [shares[i] for i in part])
             if 0 in members:
                 each = logits.detach().split([len(a) for a in answers])
                 self.seen["logits"] = each[members.index(0)]
@@ -140,6 +134,13 @@ class Losses:
         back = torch.tensor(sum(parts, [])).argsort().to(found[0].device)
         return torch.cat(found)[back]
 
+    def _logits(self, rows, tokens, shares=None) -> Tensor:
+        """Of the answers' tokens, row after row, as `train_base.answer_logits`."""
+        prompts = [self.group.prompts[row] for row in rows]
+        answers = [self.group.answers[row] for row in rows]
+        shares = shares or [None] * len(rows)
+        return train_base.answer_logits(self.host, prompts, tokens, answers, shares)
+
     def _echo(self, rows: list[int], logits: Tensor) -> Tensor | float:
         """Divergence from the answer that the base gives with every token, in nats per token."""
         group = self.group
@@ -147,13 +148,8 @@ class Losses:
             return 0.0
         answers = [group.answers[row] for row in rows]
         with torch.no_grad():
-            taught = train_base.answer_logits(
-                self.host,
-                [group.prompts[row] for row in rows],
-                [group.full[group.owner[row]] for row in rows],
-                answers,
-                [None] * len(rows),
-            ).log_softmax(-1)
+            taught = self._logits(rows, [group.full[group.owner[row]] for row in rows])
+            taught = taught.log_softmax(-1)
         apart = (taught.exp() * (taught - logits.log_softmax(-1))).sum(-1)
         each = torch.stack([part.mean() for part in apart.split([len(a) for a in answers])])
         return ECHO * each * each.new_tensor([group.unboxed[row] for row in rows])
@@ -185,7 +181,7 @@ class Losses:
         full = [group.full[group.owner[row]].at(index) for row, index in zip(rows, kept)]
         adapted, shares, left = [], [], []
         planes = self._adapted(rows, alone)
-        held = self._held(rows, full)
+        held = self._held(rows, full) | self._glanced(rows)
         self.seen["kept"] = alone[0].features
         self.seen["adapted"] = planes[0][0, : len(alone[0])].detach()
         for i, (row, index, was) in enumerate(zip(rows, kept, alone)):
@@ -200,27 +196,26 @@ class Losses:
             left.append(_distance(now[0], target) / before)
         return adapted, shares, torch.stack(left)
 
+    def _glanced(self, rows: list[int]) -> Tensor:
+        """`(len(rows),)` bool: the glance, where the adapter is told of it, gives the whole answer."""
+        group, blind = self.group, self.made.blind[rows].to(self.group.evidence.device)
+        return ~blind & self._held(rows, [group.glances[group.owner[row]] for row in rows])
+
     @torch.no_grad()
     def _held(self, rows: list[int], tokens: list[TokenSet]) -> Tensor:
-        """`(len(rows),)` bool: the full encoder's tokens at the kept places give the whole answer.
+        """`(len(rows),)` bool: these tokens of the whole picture give the whole answer.
 
-        An answer that is not there trains the adapter to guess, so it learns from the others.
+        From an answer that nothing the adapter sees can hold it would learn to guess.
         """
-        group, found = self.group, torch.zeros(len(rows), dtype=torch.bool)
+        found = torch.zeros(len(rows), dtype=torch.bool)
         for part in _by_length(tokens):
             members = [rows[i] for i in part]
-            answers = [group.answers[row] for row in members]
-            logits = train_base.answer_logits(
-                self.host,
-                [group.prompts[row] for row in members],
-                [tokens[i] for i in part],
-                answers,
-                [None] * len(part),
-            )
+            answers = [self.group.answers[row] for row in members]
+            logits = self._logits(members, [tokens[i] for i in part])
             said = logits.argmax(-1).split([len(a) for a in answers])
             for i, answer, each in zip(part, answers, said):
                 found[i] = each.tolist() == answer
-        return found.to(group.evidence.device)
+        return found.to(self.group.evidence.device)
 
     def _adapted(self, rows: list[int], alone: list[TokenSet]) -> list[Tensor]:
         """The planes of every picture's tokens after the adapter, `(B, K, D)`, padded."""
