@@ -181,7 +181,7 @@ class Losses:
         full = [group.full[group.owner[row]].at(index) for row, index in zip(rows, kept)]
         adapted, shares, left = [], [], []
         planes = self._adapted(rows, alone)
-        held = self._held(rows, full) | self._glanced(rows)
+        held = self._held(rows, full)
         self.seen["kept"] = alone[0].features
         self.seen["adapted"] = planes[0][0, : len(alone[0])].detach()
         for i, (row, index, was) in enumerate(zip(rows, kept, alone)):
@@ -196,16 +196,11 @@ class Losses:
             left.append(_distance(now[0], target) / before)
         return adapted, shares, torch.stack(left)
 
-    def _glanced(self, rows: list[int]) -> Tensor:
-        """`(len(rows),)` bool: the glance, where the adapter is told of it, gives the whole answer."""
-        group, blind = self.group, self.made.blind[rows].to(self.group.evidence.device)
-        return ~blind & self._held(rows, [group.glances[group.owner[row]] for row in rows])
-
     @torch.no_grad()
     def _held(self, rows: list[int], tokens: list[TokenSet]) -> Tensor:
-        """`(len(rows),)` bool: these tokens of the whole picture give the whole answer.
+        """`(len(rows),)` bool: the full encoder's `tokens` at the kept places give the whole answer.
 
-        From an answer that nothing the adapter sees can hold it would learn to guess.
+        From an answer that is not there the adapter would learn to guess.
         """
         found = torch.zeros(len(rows), dtype=torch.bool)
         for part in _by_length(tokens):
