@@ -5,6 +5,7 @@ that are kept for good, encoded from a part of the picture and mended by the ada
 the adapter alone is trained. What each loss is for stands in docs/training.md.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -121,18 +122,27 @@ class Losses:
         """`(len(rows),)` of the answers, and of their divergence where nobody drew boxes."""
         if not rows:
             return self.group.evidence.new_zeros(0)
-        parts, found = _by_length(tokens), []
-        for part in parts:
+        order, found = [], []
+        for part, answers, logits in self._batches(rows, tokens, shares):
             members = [rows[i] for i in part]
-            answers = [self.group.answers[row] for row in members]
-            logits = self._logits(members, [tokens[i] for i in part], [shares[i] for i in part])
             if 0 in members:
                 each = logits.detach().split([len(a) for a in answers])
                 self.seen["logits"] = each[members.index(0)]
             losses = train_base.answer_losses(logits, answers)
             found.append(losses + self._echo(members, logits))
-        back = torch.tensor(sum(parts, [])).argsort().to(found[0].device)
+            order += part
+        back = torch.tensor(order).argsort().to(found[0].device)
         return torch.cat(found)[back]
+
+    def _batches(self, rows, tokens, shares=None) -> Iterator[tuple[list[int], list, Tensor]]:
+        """Indices into `rows`, at most ROWS of like length, so that few are padded; answers; logits."""
+        order = sorted(range(len(rows)), key=lambda i: len(tokens[i]))
+        for start in range(0, len(order), ROWS):
+            part = order[start : start + ROWS]
+            members = [rows[i] for i in part]
+            given = shares and [shares[i] for i in part]
+            answers = [self.group.answers[row] for row in members]
+            yield part, answers, self._logits(members, [tokens[i] for i in part], given)
 
     def _logits(self, rows, tokens, shares=None) -> Tensor:
         """Of the answers' tokens, row after row, as `train_base.answer_logits`."""
@@ -184,16 +194,15 @@ class Losses:
         held = self._held(rows, full)
         self.seen["kept"] = alone[0].features
         self.seen["adapted"] = planes[0][0, : len(alone[0])].detach()
-        for i, (row, index, was) in enumerate(zip(rows, kept, alone)):
+        for i, (row, index, was, whole) in enumerate(zip(rows, kept, alone, full)):
             now = [plane[i, : len(was)] for plane in planes]
             told = [torch.where(held[i], plane, plane.detach()) for plane in now]
             adapted.append(TokenSet(told[0], tuple(told[1:]), was.places))
             soft = made.shares[row, index]
             shares.append(1 + soft - soft.detach())
             # Of the features alone: how near the DeepStack planes come moves hardly any answer.
-            target = full[i].features
-            before = _distance(was.features, target).clamp(min=LEAST)
-            left.append(_distance(now[0], target) / before)
+            before = _distance(was.features, whole.features).clamp(min=LEAST)
+            left.append(_distance(now[0], whole.features) / before)
         return adapted, shares, torch.stack(left)
 
     @torch.no_grad()
@@ -203,10 +212,7 @@ class Losses:
         From an answer that is not there the adapter would learn to guess.
         """
         found = torch.zeros(len(rows), dtype=torch.bool)
-        for part in _by_length(tokens):
-            members = [rows[i] for i in part]
-            answers = [self.group.answers[row] for row in members]
-            logits = self._logits(members, [tokens[i] for i in part])
+        for part, answers, logits in self._batches(rows, tokens):
             said = logits.argmax(-1).split([len(a) for a in answers])
             for i, answer, each in zip(part, answers, said):
                 found[i] = each.tolist() == answer
@@ -228,12 +234,6 @@ class Losses:
         padding = index[None] >= counts[:, None]
         strengths = counts.new_tensor([strength(len(t) / all_of) for t in alone], dtype=torch.float)
         return self.parts.adapter(planes, places, levels, padding, _padded(seen), strengths)
-
-
-def _by_length(tokens: list[TokenSet]) -> list[list[int]]:
-    """Places in `tokens`, at most ROWS together, those of like length: so few are padded."""
-    order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
-    return [order[start : start + ROWS] for start in range(0, len(order), ROWS)]
 
 
 def _cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:

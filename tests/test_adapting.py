@@ -137,9 +137,9 @@ def test_corrections_fade_with_the_share_that_is_kept():
     assert [strength(share) for share in (0, 0.05, 1 / 8, 1 / 4, 1)] == [1, 1, 1, 0, 0]
     assert strength(3 / 16) == pytest.approx(0.5)
     planes, places, levels = tokens()
-    planes, places, levels = [p.repeat(3, 1, 1) for p in planes], places.repeat(3, 1, 1), levels
+    planes = [p.repeat(3, 1, 1) for p in planes]
     with torch.no_grad():
-        given = planes, places, levels.repeat(3, 1)
+        given = planes, places.repeat(3, 1, 1), levels.repeat(3, 1)
         found = opened()(*given, strengths=torch.tensor([1.0, 0.5, 0.0]))
         full = opened()(*given)
     for was, now, most in zip(planes, found, full):
