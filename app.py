@@ -2,8 +2,8 @@
 
     python app.py        then open http://127.0.0.1:7860
 
-Layout, handlers and ONE GPU function. What is asked and measured lives in `arr_coc.comparing`, what
-may come in in `arr_coc.intake`, words and looks in `arr_coc.page`.
+Layout, handlers and ONE GPU function. What is asked and measured lives in `arr_coc.service.comparing`, what
+may come in in `arr_coc.service.intake`, words and looks in `arr_coc.page`.
 """
 
 import spaces  # isort: skip  (first, so that ZeroGPU can prepare torch)
@@ -21,27 +21,22 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 from gradio.data_classes import FileData
 
-from arr_coc import (  # fmt: skip
-    comparing,
-    intake,
-    page,
-    page_cost,
-    page_measured,
-    page_parts,
-    page_why,
-    record,
-    share,
-    showing,
-    viewer,
-)
-from arr_coc.comparing import ComparisonResult, Where
-from arr_coc.page_live import Live, Picture
-from arr_coc.page_parts import show
-from arr_coc.page_steps import Steps
-from arr_coc.serving import Loader, base_to_come, keep_forgetting
+from arr_coc.page import board as page_board
+from arr_coc.page import cost as page_cost
+from arr_coc.page import frame, measured, parts, viewer
+from arr_coc.page import share as page_share
+from arr_coc.page import why as page_why
+from arr_coc.page.live import Live, Picture
+from arr_coc.page.parts import show
+from arr_coc.page.steps import Steps
+from arr_coc.service import comparing, intake, recordings
+from arr_coc.service.comparing import ComparisonResult
+from arr_coc.service.decision import Where
+from arr_coc.service.loader import Loader, base_to_come
+from arr_coc.service.sessions import keep_forgetting
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
-FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or record.examples_for(base_to_come()))
+FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or recordings.examples_for(base_to_come()))
 RESULTS = Path(__file__).parent / "results"
 STEPS = Steps(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 GPU_SECONDS = 30
@@ -108,9 +103,9 @@ def relevance(image: FileData, question: str, share: float = 0.20) -> Where:
     return LIVE.answered(image, question, share, questions=(question,))
 
 
-def examples() -> list[page.Listed]:
+def examples() -> list[frame.Listed]:
     """The questions of this page's cards with their true answers."""
-    return page.listed(STEPS.examples)
+    return frame.listed(STEPS.examples)
 
 
 def build() -> gr.Blocks:
@@ -119,14 +114,14 @@ def build() -> gr.Blocks:
     quick = {**private, "queue": False}
     gpu = {"concurrency_id": "gpu", "concurrency_limit": 1}
     steps, live, first = STEPS, LIVE, STEPS.opened(0 if STEPS.examples else None)
-    pieces = dict(zip(showing.BOARD, first))
-    with gr.Blocks(title=page.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
+    pieces = dict(zip(page_board.BOARD, first))
+    with gr.Blocks(title=frame.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
         # Empty until the page opens, and again once a visit was forgotten: no card's answer is taken
         # for that of another picture then.
         chosen, drawn, tensions = gr.State(), gr.State(), gr.State()
         shown, looks = gr.State(time_to_live=3600), gr.State()
         with gr.Column(elem_id="arr-page"):
-            head = show(page.header(page.badge_loading(bool(first[13]))))
+            head = show(frame.header(frame.badge_loading(bool(first[13]))))
             with gr.Row(equal_height=False, elem_id="arr-desk"):
                 with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
                     look = show(pieces["look"], js_on_load=viewer.SCRIPT, elem_id="arr-look")
@@ -145,7 +140,7 @@ def build() -> gr.Blocks:
                     with gr.Row(elem_id="arr-try"):
                         draw = gr.Button("New picture", size="sm", elem_id="arr-draw")
                         own = gr.Button("Try your own", size="sm", elem_id="arr-own")
-                    sign, writing, put = page_parts.sign()
+                    sign, writing, put = parts.sign()
                 with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
                     with gr.Row(elem_id="arr-ask"):
                         question = gr.Textbox(
@@ -162,7 +157,7 @@ def build() -> gr.Blocks:
                             "Compare", variant="primary", min_width=110, elem_id="arr-go"
                         )
                         stop = gr.Button("Stop", min_width=70, elem_id="arr-stop")
-                    chips = show(js_on_load=page.CHIPS_JS, elem_id="arr-chips")
+                    chips = show(js_on_load=frame.CHIPS_JS, elem_id="arr-chips")
                     answers = show(pieces["answers"], elem_id="arr-answers")
                     strip = show(pieces["strip"], elem_id="arr-strip")
                     shrunk = gr.Checkbox(
@@ -171,7 +166,7 @@ def build() -> gr.Blocks:
                         elem_id="arr-shrunk",
                     )
             cards = show(
-                page.cards(steps.examples, first[9]), js_on_load=page.CARDS_JS, elem_id="arr-pick"
+                frame.cards(steps.examples, first[9]), js_on_load=frame.CARDS_JS, elem_id="arr-pick"
             )
             with gr.Row(equal_height=False, elem_id="arr-reasons"):
                 with gr.Column(scale=6, min_width=320):
@@ -185,33 +180,33 @@ def build() -> gr.Blocks:
                         reset = gr.Button("Reset", size="sm", elem_id="arr-reset")
             cost = show(pieces["cost"], js_on_load=page_cost.SCRIPT, elem_id="arr-cost")
             if steps.bundled:
-                show(page_measured.at_2b(RESULTS))
+                show(measured.at_2b(RESULTS))
             more = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
-            second, third, compare_maps, others = page_parts.others()
-            show(page_measured.section(RESULTS), elem_id="arr-results")
-            published = bool(page_measured.load(RESULTS))
+            second, third, compare_maps, others = parts.others()
+            show(measured.section(RESULTS), elem_id="arr-results")
+            published = bool(measured.load(RESULTS))
             with gr.Accordion(
                 "Figures", open=False, visible=published, elem_id="arr-figures"
             ) as figures:
                 drawn_figures = show()
-            links = show(first[14], js_on_load=share.SCRIPT, elem_id="arr-links")
+            links = show(first[14], js_on_load=page_share.SCRIPT, elem_id="arr-links")
             if steps.on_space:
                 gr.DuplicateButton(size="sm")
-            settings, advanced, cut_cost = page_parts.settings()
-            about = show(page_parts.about(steps.bundled), elem_id="arr-about")
+            settings, advanced, cut_cost = parts.settings()
+            about = show(parts.about(steps.bundled), elem_id="arr-about")
             file = gr.Textbox(visible="hidden", elem_id="arr-file")
             ahead = gr.Textbox(visible="hidden", elem_id="arr-ahead")
 
         board = [look, answers, strip, why, gauges, cost]
         inputs = [picture, question, *settings.values(), shrunk, tensions, chosen, drawn]
         # Everything that compares presses the one button, which is dead while it compares.
-        gr.on([question.submit, again.click], None, None, None, js=page_parts.PRESS_JS, **quick)
+        gr.on([question.submit, again.click], None, None, None, js=parts.PRESS_JS, **quick)
         more.click(
             steps.on_more, settings["share"], [settings["share"], settings["tier"]], **quick
-        ).then(None, None, None, js=page_parts.PRESS_JS, **quick)
-        go.click(None, None, [answers, strip, go], js=page_parts.QUEUED_JS, **quick)
+        ).then(None, None, None, js=parts.PRESS_JS, **quick)
+        go.click(None, None, [answers, strip, go], js=parts.QUEUED_JS, **quick)
         go.click(live.on_waiting, None, ahead, **quick).then(
-            None, ahead, None, js=page_parts.AHEAD_JS, **quick
+            None, ahead, None, js=parts.AHEAD_JS, **quick
         )
         running = go.click(
             live.on_compare,
@@ -222,8 +217,8 @@ def build() -> gr.Blocks:
             **private,
         )
         said = [answers, strip]
-        running.failure(None, said, [*said, go], js=page_parts.FULL_JS, **quick)
-        stop.click(None, answers, answers, js=page_parts.UNQUEUED_JS, **quick)
+        running.failure(None, said, [*said, go], js=parts.FULL_JS, **quick)
+        stop.click(None, answers, answers, js=parts.UNQUEUED_JS, **quick)
         stopped = [answers, why, gauges, looks, go]
         stop.click(live.on_stop, looks, stopped, cancels=[running], **quick)
         fresh = [*board, picture, question, cards, chosen, drawn, chips, tensions, shown, links]
@@ -234,13 +229,13 @@ def build() -> gr.Blocks:
         draw.click(lambda: steps.on_draw(LOADER.model), None, fresh, **quick)
         gr.on([put.click, writing.submit], steps.on_sign, writing, fresh, **quick)
         chips.select(steps.on_chip, drawn, question, **quick).then(
-            None, None, None, js=page_parts.PRESS_JS, **quick
+            None, None, None, js=parts.PRESS_JS, **quick
         )
-        question.input(None, None, None, js=page_parts.STALE_JS, **quick)
+        question.input(None, None, None, js=parts.STALE_JS, **quick)
         tuned = [look, why, gauges, shown, tensions]
         gauges.release(steps.on_tensions, shown, tuned, trigger_mode="always_last", **quick)
         reset.click(steps.on_reset, shown, tuned, **quick)
-        compare_maps.click(None, None, others, js=page_parts.LOOKING_JS, **quick)
+        compare_maps.click(None, None, others, js=parts.LOOKING_JS, **quick)
         compare_maps.click(
             live.on_others,
             [
@@ -254,9 +249,9 @@ def build() -> gr.Blocks:
             **gpu,
             **private,
         )
-        figures.expand(lambda: page_measured.figures(RESULTS), None, drawn_figures, **quick)
+        figures.expand(lambda: measured.figures(RESULTS), None, drawn_figures, **quick)
         links.select(steps.on_save, shown, file, **quick).then(
-            None, file, None, js=share.DOWNLOAD, **quick
+            None, file, None, js=page_share.DOWNLOAD, **quick
         )
         gr.on(
             [question.blur, settings["share"].release],
@@ -275,9 +270,7 @@ def build() -> gr.Blocks:
             trigger_mode="always_last",
             **quick,
         )  # fmt: skip
-        demo.load(
-            steps.on_open, None, [*fresh, settings["share"]], js=page_parts.CARD_VIEW_JS, **quick
-        )
+        demo.load(steps.on_open, None, [*fresh, settings["share"]], js=parts.CARD_VIEW_JS, **quick)
         ready = [head, about, sign, settings["revision"], settings["cut"]]
         demo.load(live.on_ready, None, ready, **quick)
         gr.api(compare, api_name="compare", **gpu)
@@ -299,8 +292,8 @@ def launch(demo: gr.Blocks, **options):
         allowed_paths=[str(FOLDER)],
         mcp_server=importlib.util.find_spec("mcp") is not None,
         footer_links=["api"],
-        theme=page_parts.theme(),
-        css=page.CSS,
+        theme=parts.theme(),
+        css=frame.CSS,
         state_session_capacity=SESSIONS,
         **options,
     )

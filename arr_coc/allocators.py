@@ -14,13 +14,12 @@ from arr_coc.attending import (
     Allocation,
     Allocator,
     TopK,
-    check_budget,
     check_relevance,
     native_allocation,
     uniform,
 )
+from arr_coc.config import ALLOCATORS, check_budget, one_of
 
-ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
 # Share of the relevance above the background that AdaptiveK keeps, at compress 0 and at compress 1.
 SHARE_PARTICULAR, SHARE_COMPRESSED = 0.95, 0.60
 RANKS = {"mean": "mean", "max": "amax"}
@@ -36,7 +35,7 @@ def allocator_for(name: str, *, compress: float = 0.5, minimum: int = 1) -> Allo
     Raises:
         ValueError: for another name.
     """
-    check_allocator(name)
+    one_of(name, "allocator", ALLOCATORS)
     if name == "adaptive":
         return AdaptiveK(compress, minimum)
     return {"topk": TopK, "window": WindowAware, "quadtree": QuadTree}[name]()
@@ -72,12 +71,6 @@ class Spread:
         order[best.native_index()] = 3
         index = _descending(order)[: min(budget, len(best) + even)].sort().values
         return native_allocation(index, best.grid, score[index])
-
-
-def check_allocator(name: str) -> None:
-    """Raise ValueError unless `name` is one of `ALLOCATORS`."""
-    if name not in ALLOCATORS:
-        raise ValueError(f"allocator is {name!r}, expected one of {', '.join(ALLOCATORS)}")
 
 
 class AdaptiveK:

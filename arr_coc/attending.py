@@ -10,10 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from arr_coc.config import TIERS, check_budget, tokens_for_share
+
 # The brief's nominal budget of a cell, a unit of relevance and not a count of tokens (DESIGN).
 BUDGET_LOW, BUDGET_HIGH = 64.0, 400.0
-# Shares of an image's tokens, by name.
-TIERS = {"fast": 0.10, "balanced": 0.20, "accurate": 0.40}
 
 
 @dataclass(frozen=True)
@@ -142,17 +142,6 @@ def nominal_budget(relevance: Tensor) -> Tensor:
     return BUDGET_LOW + (BUDGET_HIGH - BUDGET_LOW) * relevance.float()
 
 
-def tokens_for_share(share: float, tokens: int) -> int:
-    """The whole number of tokens, at least 1, that is `share` of `tokens`, rounded down.
-
-    Raises:
-        ValueError: for a share outside (0, 1].
-    """
-    if not 0 < share <= 1:
-        raise ValueError(f"share is {share}, allowed is above 0 and at most 1")
-    return max(1, int(share * tokens + 1e-9))
-
-
 def check_relevance(relevance: Tensor) -> None:
     """Raise ValueError unless `relevance` is `(h, w)`, finite, in [0, 1] and not empty."""
     if relevance.ndim != 2 or relevance.numel() == 0:
@@ -161,13 +150,3 @@ def check_relevance(relevance: Tensor) -> None:
         )
     if not (relevance.isfinite().all() and relevance.min() >= 0 and relevance.max() <= 1):
         raise ValueError("relevance holds values that are not finite or not in [0, 1]")
-
-
-def check_budget(budget: int, tokens: int, minimum: int = 1) -> None:
-    """Raise ValueError unless `minimum <= budget <= tokens`."""
-    if isinstance(budget, bool) or not isinstance(budget, int):
-        raise ValueError(f"budget is {budget!r}, expected a whole number of tokens")
-    if budget > tokens:
-        raise ValueError(f"budget {budget} exceeds the image's {tokens} tokens")
-    if budget < minimum:
-        raise ValueError(f"budget {budget} is below the minimum of {minimum} tokens")

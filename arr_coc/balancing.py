@@ -8,12 +8,13 @@ fixed formula; recombining cached maps needs no model.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from arr_coc.config import NEUTRAL, Tensions, spread
 
 # A place that does not stand out keeps this much of what the question gives it, against 1 + FLOOR.
 FLOOR = 0.05
@@ -31,38 +32,6 @@ MAPS, STATISTICS = 3, 3
 EPS = 1e-6
 
 
-@dataclass(frozen=True)
-class Tensions:
-    """Three opponent tensions in [0, 1]; 0.5 is balanced, of focus 0.7.
-
-    Attributes:
-        compress: 1 keeps the gist (structure), 0 particularizes (what the question points to).
-        exploit: 1 goes for what stands out, 0 explores what does not.
-        focus: its square is the share of the tokens that goes to the best places; the others are
-            spread evenly.
-    """
-
-    compress: float = 0.5
-    exploit: float = 0.5
-    focus: float = 0.7
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not 0 <= value <= 1:  # also refuses NaN
-                raise ValueError(f"{field.name} is {value}, allowed is 0 to 1")
-
-    @property
-    def spread(self) -> float:
-        """The share of the tokens that is spread evenly."""
-        return spread(self.focus)
-
-
-def spread(focus):
-    """The share of the tokens that a focus tension, a float or a tensor, spreads evenly."""
-    return 1 - focus * focus
-
-
 # What a question's words suggest, per tension: each word that occurs moves the tension there.
 # Compared as prefixes of whole words, in this order; English only, everything else stays neutral.
 LEXICON = {
@@ -73,7 +42,6 @@ LEXICON = {
     "whole": ("describe|scene|picture|image|happening|summar|overall|photo|mood|style|weather|general",
               (0.75, 0.35, 0.55)),
 }  # fmt: skip
-NEUTRAL = Tensions()
 
 
 def lexical_tensions(question: str) -> Tensions:

@@ -1,7 +1,7 @@
 """Components: the trained parts of ARR-COC for one base, each of which may be absent.
 
 What is absent is done as without weights: even head weights, the lexical prior, the fixed formula,
-tokens as the encoder gives them. Tensors only; `loading` reads and writes them.
+tokens as the encoder gives them. Tensors only; `qwen.weights` reads and writes them.
 """
 
 import hashlib
@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from arr_coc import coupling, knowing
+from arr_coc import knowing
 from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
-from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch
+from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
 
 # Rows of the embedding, spread over the vocabulary, whose signs tell one base from another.
 FINGERPRINT_ROWS = 64
@@ -75,13 +75,13 @@ class Components(nn.Module):
                 return knowing.participatory(look.attention, grid), "glance"
             if self.heads is None:
                 even = knowing.participatory(look.attention, grid)
-                scores.append(even.clamp(min=coupling.LEAST).log())
+                scores.append(even.clamp(min=knowing.LEAST).log())
         if self.texture is not None:
             scores.append(self.texture(textures, embedding))
             sources.append("texture")
         if not scores:
             return None, "none"
-        return coupling.coupled(sum(scores)), " and ".join(sources)
+        return knowing.coupled(sum(scores)), " and ".join(sources)
 
     def _glance_scores(self, look: Any, embedding: Tensor, grid: tuple[int, int]) -> list[Tensor]:
         found = []
@@ -89,7 +89,7 @@ class Components(nn.Module):
             found.append(self.heads(look.heads, embedding))
         if self.states is not None:
             found.append(self.states(look.states, look.answering))
-        return [coupling.upsampled(score, grid) for score in found]
+        return [knowing.upsampled(score, grid) for score in found]
 
     def scalars(self) -> Scalars:
         """The combiner's numbers; the fixed formula's without one."""

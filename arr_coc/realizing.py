@@ -17,23 +17,10 @@ from torch import Tensor
 from arr_coc import attending, balancing, knowing
 from arr_coc.allocators import Spread, allocator_for
 from arr_coc.attending import Allocation
-from arr_coc.balancing import FIXED, Scalars, Tensions
+from arr_coc.balancing import FIXED, Scalars
 from arr_coc.components import Components
-from arr_coc.spending import MINIMUM_BUDGET, Config, glance_tokens
+from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Tensions, glance_tokens
 from arr_coc.texture import texture
-
-__all__ = [
-    "MINIMUM_BUDGET",
-    "Config",
-    "Host",
-    "Look",
-    "Realization",
-    "Realizer",
-    "decide",
-    "glance_tokens",
-    "recombine",
-    "stage",
-]
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +137,7 @@ class Realizer:
                 they give a uniform allocation and `fallback`.
         """
         grid = self.host.grid(image)
-        budget = config.tokens(grid[0] * grid[1], question)
+        budget = config.tokens(grid[0] * grid[1], balancing.lexical_tier(question))
         seconds: dict[str, float] = {"glance": 0.0, "relevance": 0.0}
         try:
             return self._realize(image, question, config, grid, budget, seconds, synchronize)
@@ -261,7 +248,9 @@ def recombine(
     config = replace(realization.config, tensions=tensions)
     if budget is not None:
         config = replace(config, budget=budget)
-    total = config.tokens(realization.grid[0] * realization.grid[1], realization.question)
+    total = config.tokens(
+        realization.grid[0] * realization.grid[1], balancing.lexical_tier(realization.question)
+    )
     look = realization.look
     kept = look.tokens if keeps_glance(config, look, tensions, total) else 0
     if total - kept < 1:
@@ -300,7 +289,7 @@ def uniform_realization(question, config, grid, budget, reason, seconds) -> Real
         propositional=None,
         perspectival=None,
         participatory=None,
-        tensions=config.tensions or balancing.NEUTRAL,
+        tensions=config.tensions or NEUTRAL,
         tension_source="none",
         participatory_source="none",
         relevance=torch.full((1, *grid), 0.5),

@@ -9,79 +9,18 @@ and question are still the example's.
 """
 
 import argparse
-import hashlib
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
-from arr_coc import comparing
-from arr_coc.comparing import ComparisonResult
+from arr_coc.service import comparing
+from arr_coc.service.recordings import FILE, About, Recording, digest, examples_for
 
-FILE = "recorded.json"
-ROOT = Path(__file__).parent.parent
 LOOKS = ("full", "focused", "shrunk")
 DIGITS = 6
-
-
-class Recording(TypedDict):
-    """One example's comparison, its times being medians; `times` has each repetition's, in seconds."""
-
-    file: str
-    sha256: str
-    question: str
-    answer: str
-    result: ComparisonResult
-    times: dict[str, list[float]]
-
-
-class About(TypedDict):
-    """What the recordings were made with."""
-
-    command: str
-    commit: str
-    date: str
-    base: str
-    base_sha256: str
-    weights_sha256: str  # of ARR-COC's; empty where it is training-free or not a folder
-    repetitions: int
-    machine: dict[str, Any]
-
-
-def examples_for(base: str) -> Path:
-    """The folder of a base's examples: its own, or the photographs that suit any Qwen3-VL.
-
-    Args:
-        base: "bundled", a Hub id or a folder.
-    """
-    bundled = Path(__file__).parent / "bundled" / "base"
-    name = "bundled" if Path(base).resolve() == bundled.resolve() else Path(base).name
-    own = ROOT / "examples" / name
-    return own if (own / "examples.json").is_file() else ROOT / "examples" / "qwen"
-
-
-def load(folder: Path) -> tuple[About | None, list[Recording]]:
-    """What was recorded and the recordings; (None, []) where there is no readable file."""
-    path = folder / FILE
-    if not path.is_file():
-        return None, []
-    report = json.loads(path.read_text(encoding="utf-8"))
-    return report["about"], report["recordings"]
-
-
-def find(recordings: Iterable[Recording], picture: Path, question: str) -> Recording | None:
-    """The recording of that very picture and question, or None."""
-    for recording in recordings:
-        if recording["file"] == picture.name and recording["question"] == question:
-            return recording if recording["sha256"] == digest(picture) else None
-    return None
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def compare_often(model: Any, picture: Path, question: str, repetitions: int) -> dict[str, Any]:
@@ -124,9 +63,10 @@ def record(base: str, examples: Path, repetitions: int) -> dict[str, Any]:
     """Compare every example in the folder `examples`; the whole report, as it is written."""
     from tqdm import tqdm
 
-    from arr_coc import measuring
-    from arr_coc.loading import BUNDLED_BASE, default_weights
-    from arr_coc.qwen import ARRCOCQwen
+    from arr_coc import provenance
+    from arr_coc.qwen.loading import BUNDLED_BASE
+    from arr_coc.qwen.model import ARRCOCQwen
+    from arr_coc.qwen.weights import default_weights
 
     folder = BUNDLED_BASE if base == "bundled" else base
     model = ARRCOCQwen.from_pretrained(folder)
@@ -152,13 +92,13 @@ def record(base: str, examples: Path, repetitions: int) -> dict[str, Any]:
         )
     about = About(
         command=f"python -m arr_coc.record --base {base} --repetitions {repetitions}",
-        commit=measuring.commit() or "",
+        commit=provenance.commit() or "",
         date=datetime.now(UTC).date().isoformat(),
         base=base,
         base_sha256=base_sha256,
         weights_sha256=weights_sha256,
         repetitions=repetitions,
-        machine=measuring.machine(model.device),
+        machine=provenance.machine(model.device),
     )
     return {"about": about, "recordings": recordings}
 
@@ -194,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _is_right(recording: Recording, look: str) -> bool:
-    from arr_coc.page_results import is_right
+    from arr_coc.service.comparing import is_right
 
     return is_right(recording["result"][look]["text"], recording["answer"])
 

@@ -17,8 +17,8 @@ torch.set_num_threads(2)
 
 def tiny_host(dtype: torch.dtype = torch.float32):
     """A Qwen3-VL with random weights, wide enough to show every position and DeepStack mistake."""
-    from arr_coc import pretrain_model
-    from arr_coc.qwen import ARRCOCQwen
+    from arr_coc.pretrain import model as pretrain_model
+    from arr_coc.qwen.model import ARRCOCQwen
 
     tokenizer = pretrain_model.build_tokenizer(600)
     model = pretrain_model.build_model(tokenizer, seed=0)
@@ -48,8 +48,8 @@ def tiny():
 
 @pytest.fixture(scope="session")
 def bundled():
-    from arr_coc.loading import BUNDLED_BASE
-    from arr_coc.qwen import ARRCOCQwen
+    from arr_coc.qwen.loading import BUNDLED_BASE
+    from arr_coc.qwen.model import ARRCOCQwen
 
     return ARRCOCQwen.from_pretrained(BUNDLED_BASE)
 

@@ -288,16 +288,16 @@ def report(what: str, command: str, measure: Callable[[], dict[str, Any]]) -> di
     """What `measure` gives, under its command, commit, machine and the load before and after."""
     import torch
 
-    from arr_coc import measuring
+    from arr_coc import provenance
 
     before = os.getloadavg()[0]
     found = measure()
     about = {
         "what": what,
         "command": command,
-        "commit": measuring.commit(),
+        "commit": provenance.commit(),
         "date": time.strftime("%Y-%m-%d"),
-        "machine": measuring.machine(torch.device("cpu")),
+        "machine": provenance.machine(torch.device("cpu")),
         "load_average": {"before": round(before, 2), "after": round(os.getloadavg()[0], 2)},
     }
     if before > 1:

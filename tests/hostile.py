@@ -222,7 +222,7 @@ def file_case(rng, sound, config, world) -> Case:
         "%2e%2e%2f" * 6 + "etc/passwd",
         "a" * 5000,
         "app.py",
-        "arr_coc/page.css",
+        "arr_coc/page/page.css",
         "data:",
         "data:text/html,<script>",
         "data:image/png;base64,AAAA",

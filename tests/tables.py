@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from arr_coc.peers_words import WORDS
-from arr_coc.pretrain_card import clock_line, easy_vqa_line, score_table
+from arr_coc.peers.names import WORDS
+from arr_coc.pretrain.card import clock_line, easy_vqa_line, score_table
 from tests.tables_page import page_block
 
 ROOT = Path(__file__).parent.parent

@@ -8,8 +8,8 @@ import torch
 from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.attending import native_allocation
 from arr_coc.components import Components
-from arr_coc.qwen_encode import TokenSet
-from arr_coc.realizing import Config
+from arr_coc.config import Config
+from arr_coc.qwen.encoding import TokenSet
 
 K, D = 7, 12
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from arr_coc.allocators import (
-    ALLOCATORS,
     LEVEL_BUDGETS,
     AdaptiveK,
     QuadTree,
@@ -16,6 +15,7 @@ from arr_coc.allocators import (
     mass_pyramid,
 )
 from arr_coc.attending import TopK, uniform
+from arr_coc.config import ALLOCATORS
 
 GRIDS = [(1, 1), (1, 9), (9, 1), (1, 2), (7, 5), (16, 16), (3, 11), (13, 8)]
 EVEN = torch.full((6, 7), 0.5)

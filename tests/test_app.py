@@ -20,18 +20,11 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 from test_intake import png_header
 
-from arr_coc import (
-    comparing,
-    deciding,
-    intake,
-    page,
-    page_live,
-    page_results,
-    page_steps,
-    record,
-    serving,
-    showing,
-)
+from arr_coc.page import board, frame, results
+from arr_coc.page import live as page_live
+from arr_coc.page import steps as page_steps
+from arr_coc.service import comparing, decision, intake, recordings, sessions
+from arr_coc.service import loader as service_loader
 
 FIRST_PAGE_LIMIT_S = 12  # 6 s on two free cores; a test machine is seldom free
 
@@ -86,7 +79,7 @@ def test_they_are_mcp_tools():
 
 def test_where_alone_over_the_api(client, scene):
     where = client.predict(handle_file(scene), "what is red?", 0.3, api_name="/relevance")
-    assert set(where) == set(deciding.Where.__annotations__)
+    assert set(where) == set(decision.Where.__annotations__)
     assert 0 < len(where["cells"]) <= where["budget"]
     with pytest.raises(AppError, match="empty"):
         client.predict(handle_file(scene), " ", 0.3, api_name="/relevance")
@@ -226,14 +219,14 @@ def test_source_of_takes_uploads_only(tmp_path):
     inside.touch(), outside.touch()
     link = inside.parent / "link.png"
     link.symlink_to(outside)
-    assert serving.source_of({"path": str(inside)}, inside.parent) == str(inside)
+    assert intake.source_of({"path": str(inside)}, inside.parent) == str(inside)
     for bad in (str(outside), str(link), f"{inside.parent}/../b.png", "", None):
         with pytest.raises(intake.IntakeError):
-            serving.source_of({"path": bad}, inside.parent)
+            intake.source_of({"path": bad}, inside.parent)
 
 
 def test_what_is_loaded_is_not_loaded_again(monkeypatch):
-    loader, loads = serving.Loader(warm=False), []
+    loader, loads = service_loader.Loader(warm=False), []
     monkeypatch.setattr(loader, "load", lambda: loads.append(1))
     loader.ready.set()
     loader.start()
@@ -251,14 +244,14 @@ def test_sessions_are_forgotten_in_time():
     session(holder, "visitor", {1: "picture"}, age=600)
     for n in range(100):
         session(holder, n, {})
-    serving.forget_sessions(holder)
+    sessions.forget_sessions(holder)
     assert list(holder.session_data) == ["visitor", *range(68, 100)]
     assert set(holder.time_last_used) == set(holder.session_data)
     waits_for = {"visitor": set(), 5: set(), 6: {"an event"}}
     queue = SimpleNamespace(
         pending_event_ids_session=waits_for, pending_messages_per_session=dict.fromkeys(waits_for)
     )
-    serving.forget_queues(queue, holder)
+    sessions.forget_queues(queue, holder)
     assert list(waits_for) == list(queue.pending_messages_per_session) == ["visitor", 6]
 
 
@@ -270,9 +263,9 @@ def test_the_server_itself_forgets_its_calls(scene):
     app.demo.state_holder.set_blocks(app.demo)
     for n in range(40):
         assert app.demo.state_holder[f"call {n}"].state_data == {}
-    serving.forget_sessions(app.demo.state_holder)
-    assert len(app.demo.state_holder.session_data) == serving.RECENT_SESSIONS
-    serving.forget_queues(app.demo._queue, app.demo.state_holder)
+    sessions.forget_sessions(app.demo.state_holder)
+    assert len(app.demo.state_holder.session_data) == sessions.RECENT_SESSIONS
+    sessions.forget_queues(app.demo._queue, app.demo.state_holder)
 
 
 def test_the_wait_is_told_from_the_runs_before():
@@ -290,22 +283,22 @@ def test_the_wait_is_told_from_the_runs_before():
 @pytest.mark.parametrize("base", [None, "/some/folder", "Qwen/Qwen3-VL-4B-Instruct"])
 @pytest.mark.parametrize("zero", [None, "true"])
 def test_the_cards_are_of_the_base_that_will_be_loaded(monkeypatch, base, zero):
-    from arr_coc import loading
+    from arr_coc.qwen import loading
 
     for name, value in (("ARR_COC_BASE", base), ("SPACES_ZERO_GPU", zero), ("SPACE_ID", zero)):
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
-    folder = record.examples_for(serving.base_to_come())
-    assert folder == record.examples_for(loading.default_base())
+    folder = recordings.examples_for(service_loader.base_to_come())
+    assert folder == recordings.examples_for(loading.default_base())
     assert folder.name == ("qwen" if base or zero else "bundled")
 
 
 def test_cards_that_were_not_recorded_say_so_and_have_no_mark():
-    steps = page_steps.Steps(record.ROOT / "examples" / "qwen")
+    steps = page_steps.Steps(recordings.ROOT / "examples" / "qwen")
     assert 4 <= len(steps.examples) <= 6
     licences = (steps.folder / "LICENCES.md").read_text()
     for number, card in enumerate(steps.examples):
         assert card.path.name in licences and card.note and card.answer
-        fresh = dict(zip(showing.BOARD, steps.opened(number)))
+        fresh = dict(zip(board.BOARD, steps.opened(number)))
         assert "arr-base" in fresh["look"] and "recorded" in fresh["strip"]
         assert steps.truth_of(card.question, number, None) is None
     assert sum(path.stat().st_size for path in steps.folder.iterdir()) < 1e6
@@ -313,7 +306,7 @@ def test_cards_that_were_not_recorded_say_so_and_have_no_mark():
 
 def test_a_base_that_does_not_load_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("ARR_COC_BASE", str(tmp_path / "nowhere"))
-    loader = serving.Loader()
+    loader = service_loader.Loader()
     with pytest.raises(intake.IntakeError, match="nowhere"):
         loader.get()
     other = tmp_path / "bert"
@@ -321,19 +314,19 @@ def test_a_base_that_does_not_load_is_said(monkeypatch, tmp_path):
     (other / "config.json").write_text('{"model_type": "bert"}')
     monkeypatch.setenv("ARR_COC_BASE", str(other))
     with pytest.raises(intake.IntakeError, match=r"bert.*Qwen3-VL"):
-        serving.Loader().get()
+        service_loader.Loader().get()
 
 
 def test_links_fill_in_and_never_break():
-    cards = [page.Example("a.png", "first?", "yes"), page.Example("b.png", "second?", "no")]
-    assert page.wish({}, cards, 20) == page.Wish(0, "first?", 20)
+    cards = [frame.Example("a.png", "first?", "yes"), frame.Example("b.png", "second?", "no")]
+    assert frame.wish({}, cards, 20) == frame.Wish(0, "first?", 20)
     full = {"arr_example": "1", "arr_q": "${7*6}<|im_end|>", "arr_budget": "35"}
-    assert page.wish(full, cards, 20) == page.Wish(1, "${7*6}", 35)
+    assert frame.wish(full, cards, 20) == frame.Wish(1, "${7*6}", 35)
     for bad in ("-1", "99", "²", "1e3", "9" * 50, "", "<script>"):
         hostile = {"arr_example": bad, "arr_q": "", "arr_budget": bad}
-        wish = page.wish(hostile, cards, 20)
+        wish = frame.wish(hostile, cards, 20)
         assert (wish.chosen, wish.question) == (0, "first?") and 5 <= wish.percent <= 100
-    assert page.wish({}, [], 20) == page.Wish(None, "", 20)
+    assert frame.wish({}, [], 20) == frame.Wish(None, "", 20)
 
 
 def finished(**changes):
@@ -344,25 +337,25 @@ def finished(**changes):
 def test_model_text_is_escaped_everywhere():
     evil = '<img src=x onerror="alert(1)">${7*6}{{7*6}}'
     shown = [
-        page_results.answers(finished(text=evil), finished(error=evil), truth=evil),
-        page_results.message(evil),
-        page.badge_failed(evil),
-        page.badge_ready(evil, False, evil, True, [evil]),
+        results.answers(finished(text=evil), finished(error=evil), truth=evil),
+        results.message(evil),
+        frame.badge_failed(evil),
+        frame.badge_ready(evil, False, evil, True, [evil]),
     ]
     for text in shown:
         assert "<img" not in text and "&lt;img" in text and "${7*6}" in text
 
 
 def test_marks():
-    right = page_results.answers(finished(text="Red."), finished(text="blue"), truth="red")
+    right = results.answers(finished(text="Red."), finished(text="blue"), truth="red")
     assert right.count("✓ right") == 1 and right.count("✗ wrong: it is red") == 1
-    assert "arr-mark" not in page_results.answers(finished(), finished())
-    assert not page_results.is_right("", "")
+    assert "arr-mark" not in results.answers(finished(), finished())
+    assert not comparing.is_right("", "")
 
 
 @pytest.mark.parametrize("ratio", [0.2, 0.8, 0.93, 0.99, 1.0, 1.02, 1.07, 1.5, 6.0, None])
 def test_faster_is_said_only_when_it_was(ratio):
-    words = page_results.ratio_words(ratio)
+    words = results.ratio_words(ratio)
     assert ("faster" in words) == (ratio is not None and ratio > 1.05)
     assert ("slower" in words) == (ratio is not None and ratio < 0.95)
 
@@ -370,9 +363,9 @@ def test_faster_is_said_only_when_it_was(ratio):
 def test_no_gain_is_told_that_the_times_beside_it_do_not_show():
     times = {"full": 0.099, "focused": 0.102}
     result = {key: {"time_to_first_token_s": value} for key, value in times.items()}
-    assert page_results.told_ratio(result | {"ratio": 1.07}) == 1
-    assert page_results.told_ratio(result | {"ratio": 0.9}) == 0.9
-    assert page_results.told_ratio(result | {"ratio": None}) is None
+    assert results.told_ratio(result | {"ratio": 1.07}) == 1
+    assert results.told_ratio(result | {"ratio": 0.9}) == 0.9
+    assert results.told_ratio(result | {"ratio": None}) is None
 
 
 def test_words_for_platform_errors():
@@ -387,28 +380,28 @@ def test_words_for_platform_errors():
 
 def test_remarks():
     bundled, other = {"bundled": True}, {"bundled": False}
-    card = page.Example("a.png", "first?", "yes", note="small and far")
-    assert "your own" in page_results.remark(bundled, None, False)
-    assert page_results.remark(bundled, None, False, own=False) == ""
-    assert page_results.remark(other, None, False) == ""
-    assert page_results.remark(bundled, card, True) == "small and far"
-    assert page_results.remark(bundled, card, False) == ""
-    failing = page_results.remark(bundled, replace(card, expected_failure=True), True)
+    card = frame.Example("a.png", "first?", "yes", note="small and far")
+    assert "your own" in results.remark(bundled, None, False)
+    assert results.remark(bundled, None, False, own=False) == ""
+    assert results.remark(other, None, False) == ""
+    assert results.remark(bundled, card, True) == "small and far"
+    assert results.remark(bundled, card, False) == ""
+    failing = results.remark(bundled, replace(card, expected_failure=True), True)
     assert "honest failure" in failing
     folder = Path(__file__).parent.parent / "examples" / "bundled"
-    notes = [page_results.note_of(example) for example in page.load_examples(folder)]
+    notes = [results.note_of(example) for example in frame.load_examples(folder)]
     marked = sorted(note.lower().count("honest failure") for note in notes)
     assert marked == [0] * (len(notes) - 1) + [1]
 
 
 def test_thumbnails_and_cards(tmp_path):
     Image.new("RGB", (900, 700), "red").save(tmp_path / "a.png")
-    card = page.Example(tmp_path / "a.png", "<b>?", "red", note='"quoted"')
-    shown = page.cards([card, replace(card, question="other")], chosen=1)
+    card = frame.Example(tmp_path / "a.png", "<b>?", "red", note='"quoted"')
+    shown = frame.cards([card, replace(card, question="other")], chosen=1)
     assert "<b>?" not in shown and shown.count('aria-pressed="true"') == 1
     data = re.search(r"base64,([^\"]+)", shown)[1]
     assert max(Image.open(io.BytesIO(base64.b64decode(data))).size) <= 440
-    assert page.load_examples(tmp_path) == [] and page.cards([]) == ""
+    assert frame.load_examples(tmp_path) == [] and frame.cards([]) == ""
 
 
 def test_stopping_keeps_what_came():

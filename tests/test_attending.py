@@ -3,15 +3,8 @@
 import pytest
 import torch
 
-from arr_coc.attending import (
-    TIERS,
-    Allocation,
-    Tiers,
-    TopK,
-    nominal_budget,
-    tokens_for_share,
-    uniform,
-)
+from arr_coc.attending import Allocation, Tiers, TopK, nominal_budget, uniform
+from arr_coc.config import TIERS, tokens_for_share
 
 GRIDS = [(1, 1), (1, 9), (9, 1), (7, 5), (16, 16), (3, 11)]
 

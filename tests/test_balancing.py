@@ -3,18 +3,16 @@
 import pytest
 import torch
 
-from arr_coc.attending import TIERS
 from arr_coc.balancing import (
-    NEUTRAL,
     REACH,
     TensionPolicy,
-    Tensions,
     combine,
     distance_to_strongest,
     lexical_tensions,
     lexical_tier,
     map_statistics,
 )
+from arr_coc.config import NEUTRAL, TIERS, Tensions
 
 
 def peak(row, column, size=8):

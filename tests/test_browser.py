@@ -13,7 +13,8 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
-from arr_coc import comparing, page_results
+from arr_coc.page import results
+from arr_coc.service import comparing
 from tests import screenshots
 
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
@@ -330,9 +331,9 @@ def test_nothing_in_an_answer_is_executed(tab):
     evil = "${1111*1111} {{1111*1111}} <img src=x onerror=alert(1)>"
     look = {**comparing.empty_look(), "text": evil, "done": True}
     with gr.Blocks(analytics_enabled=False) as demo:
-        shown_html = gr.HTML(page_results.answers(look, None), js_on_load=None)
+        shown_html = gr.HTML(results.answers(look, None), js_on_load=None)
         again = gr.Button("again", elem_id="again")
-        again.click(lambda: page_results.answers(look, look), None, shown_html)
+        again.click(lambda: results.answers(look, look), None, shown_html)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False)
     try:
         tab.goto(url)

@@ -8,9 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from arr_coc import comparing, intake
 from arr_coc.attending import TopK
-from arr_coc.balancing import FIXED, Tensions
+from arr_coc.balancing import FIXED
+from arr_coc.config import Tensions
+from arr_coc.service import comparing, errors, intake
+from arr_coc.service import decision as service_decision
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,12 @@ def test_records_come_in_order_and_survive_pickling():
     result = records[-1][1]
     assert set(result) == set(comparing.ComparisonResult.__annotations__)
     assert set(result["full"]) == set(comparing.LookResult.__annotations__)
-    assert set(result["where"]) == set(comparing.Where.__annotations__)
+    assert set(result["where"]) == set(service_decision.Where.__annotations__)
     assert (result["tokens_kept"], result["tokens_total"], result["ratio"]) == (9, 48, 2.5)
     assert result["full"]["text"] == result["focused"]["text"] == "red"
     assert [asked[0] for asked in model.asked] == [False, True]
     assert model.asked[0][2:5] == ("what colour?", (256, 192), comparing.NEW_TOKENS)
-    allocation = comparing.allocation_of(result["where"])
+    allocation = service_decision.allocation_of(result["where"])
     assert (allocation.cells == decision().allocation.cells).all()
 
 
@@ -176,10 +178,10 @@ def test_the_door(changes):
 
 
 def test_sentences_tell_no_paths():
-    assert comparing.sentence(ValueError("budget 9 exceeds 4")) == "budget 9 exceeds 4"
-    assert "/" not in comparing.sentence(ValueError("no file /srv/model"))
-    assert "OSError" in comparing.sentence(OSError("/srv"))
-    assert "too long" in comparing.sentence(TimeoutError())
+    assert errors.sentence(ValueError("budget 9 exceeds 4")) == "budget 9 exceeds 4"
+    assert "/" not in errors.sentence(ValueError("no file /srv/model"))
+    assert "OSError" in errors.sentence(OSError("/srv"))
+    assert "too long" in errors.sentence(TimeoutError())
 
 
 def test_warm_up_runs_once_per_model():
@@ -202,7 +204,7 @@ def test_on_the_bundled_base(bundled, picture):
 
 
 def test_shrunk_is_the_stock_model_on_the_resized_picture(bundled, picture):
-    from arr_coc.peers_before import Downsample
+    from arr_coc.peers.before import Downsample
 
     result = comparing.compare(bundled, picture, "what is this?", shrunk=True, max_new_tokens=2)
     kept = result["tokens_kept"]
@@ -217,9 +219,12 @@ def test_shrunk_is_the_stock_model_on_the_resized_picture(bundled, picture):
 
 
 def test_the_choices_are_those_of_the_package():
-    from arr_coc import allocators, attending, qwen, spending
+    from arr_coc import config as arr_coc_config
 
-    assert sorted(comparing.GLANCES) == sorted(spending.GLANCES)
-    assert comparing.PRUNES == spending.PRUNES and comparing.ALLOCATORS == allocators.ALLOCATORS
-    assert (*attending.TIERS, spending.QUESTION_TIER) == comparing.TIERS
-    assert comparing.NO_REVISION == qwen.NO_REVISION
+    assert sorted(comparing.GLANCES) == sorted(arr_coc_config.GLANCES)
+    assert (
+        comparing.PRUNES == arr_coc_config.PRUNES
+        and comparing.ALLOCATORS == arr_coc_config.ALLOCATORS
+    )
+    assert (*arr_coc_config.TIERS, arr_coc_config.QUESTION_TIER) == comparing.TIERS
+    assert comparing.NO_REVISION == arr_coc_config.NO_REVISION

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from arr_coc import balancing, comparing, deciding, showing
+from arr_coc import balancing
+from arr_coc.page import board
+from arr_coc.service import comparing, decision
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +18,7 @@ def compared(bundled, picture):
 
 @pytest.fixture
 def shown(compared, picture):
-    return showing.live(picture, compared, None, "")
+    return board.live(picture, compared, None, "")
 
 
 def tensions(where):
@@ -25,14 +27,14 @@ def tensions(where):
 
 def test_it_survives_json_and_comes_back(compared):
     where = json.loads(json.dumps(compared["where"]))
-    realization = deciding.realization_of(where)
+    realization = decision.realization_of(where)
     assert realization.grid == tuple(where["grid"]) and realization.tokens == where["budget"]
-    assert deciding.describe_where(realization)["cells"] == where["cells"]
+    assert decision.describe_where(realization)["cells"] == where["cells"]
 
 
 def test_the_same_tensions_decide_the_same(compared):
     where = compared["where"]
-    again = deciding.decide_again(where, *tensions(where))
+    again = decision.decide_again(where, *tensions(where))
     assert where["scalars"] != list(balancing.FIXED)  # the trained combiner's
     kept, was = map(set, (map(tuple, again["cells"]), map(tuple, where["cells"])))
     assert len(kept) == len(was) and len(kept & was) >= 0.98 * len(was)  # maps are rounded
@@ -41,15 +43,15 @@ def test_the_same_tensions_decide_the_same(compared):
 
 def test_other_tensions_look_elsewhere_within_the_same_budget(compared):
     where = compared["where"]
-    gist = deciding.decide_again(where, 1.0, 0.0, 0.0)
+    gist = decision.decide_again(where, 1.0, 0.0, 0.0)
     rows, columns = gist["glance_grid"] or (0, 0)
     assert gist["cells"] != where["cells"]
     assert len(gist["cells"]) + rows * columns == where["budget"]
     assert gist["propositional"] == where["propositional"]
     with pytest.raises(ValueError, match="compress"):
-        deciding.decide_again(where, 2.0, 0.0, 0.0)
+        decision.decide_again(where, 2.0, 0.0, 0.0)
     with pytest.raises(ValueError, match="no maps"):
-        deciding.decide_again({**where, "fallback": "broken"}, 0.5, 0.5, 0.5)
+        decision.decide_again({**where, "fallback": "broken"}, 0.5, 0.5, 0.5)
 
 
 def test_dragging_needs_no_model_and_under_100_ms(shown, bundled, monkeypatch):
@@ -58,11 +60,11 @@ def test_dragging_needs_no_model_and_under_100_ms(shown, bundled, monkeypatch):
 
     for name in ("stream", "look", "encode", "encode_with", "picture", "embed", "realize"):
         monkeypatch.setattr(bundled, name, never)
-    showing.under(shown, [0.5, 0.5, 0.5])
+    board.under(shown, [0.5, 0.5, 0.5])
     spent = []
     for value in (0.1, 0.3, 0.5, 0.7, 0.9):
         start = time.process_time()
-        tuned, pieces = showing.under(shown, [value, 1 - value, value])
+        tuned, pieces = board.under(shown, [value, 1 - value, value])
         spent.append(time.process_time() - start)
         assert tensions(tuned["where"]) == [value, round(1 - value, 4), value]
         assert "data-look" in pieces[0] and "set by hand" in pieces[2]
@@ -70,8 +72,8 @@ def test_dragging_needs_no_model_and_under_100_ms(shown, bundled, monkeypatch):
 
 
 def test_reset_gives_back_what_the_look_had_chosen(shown, compared):
-    tuned, _ = showing.under(shown, [1.0, 1.0, 1.0])
-    back, _ = showing.under(tuned, None)
+    tuned, _ = board.under(shown, [1.0, 1.0, 1.0])
+    back, _ = board.under(tuned, None)
     assert tuned["where"] != compared["where"] and back["where"] == compared["where"]
 
 
@@ -82,7 +84,7 @@ def test_reset_after_a_comparison_under_imposed_tensions_goes_back_to_the_questi
     imposed = comparing.compare(bundled, picture, question, tensions=[1, 0, 0], max_new_tokens=2)
     assert imposed["where"]["tension_source"] == "imposed"
     assert imposed["where"]["own_tensions"] == tensions(own) == own["own_tensions"]
-    shown, pieces = showing.under(showing.live(picture, imposed, None, ""), None)
+    shown, pieces = board.under(board.live(picture, imposed, None, ""), None)
     assert tensions(shown["where"]) == tensions(own)
     assert shown["where"]["tension_source"] == own["tension_source"] == "learned"
     assert shown["where"]["cells"] != imposed["where"]["cells"] and "set by hand" not in pieces[2]
@@ -96,6 +98,6 @@ def test_where_alone_for_up_to_three_questions(bundled, picture):
     request = comparing.check(picture, "a?", questions=("what is red?", "how many?", "b?", "c?"))
     records = list(comparing.compare_stream(bundled, request))
     assert [kind for kind, _ in records] == ["where"] * 3
-    assert set(records[0][1]) == set(deciding.Where.__annotations__)
+    assert set(records[0][1]) == set(decision.Where.__annotations__)
     request["tensions"] = [2.0, 0, 0]
     assert list(comparing.compare_stream(bundled, request))[0][0] == "error"

@@ -13,19 +13,15 @@ import pytest
 import torch
 from PIL import Image
 
-from arr_coc import (
-    evaluate,
-    evaluate_args,
-    evaluate_data,
-    evaluate_rows,
-    evaluate_stats,
-    loading,
-    peers,
-)
-from arr_coc import evaluate_summary as summary
 from arr_coc.balancing import lexical_tensions
-from arr_coc.evaluate_data import Item, Ref, Scenes
-from arr_coc.scenes import DEV_SEED
+from arr_coc.evaluate import __main__ as evaluate
+from arr_coc.evaluate import questions, stats, store, summary
+from arr_coc.evaluate import rows as evaluate_rows
+from arr_coc.evaluate.questions import Item, Ref, Scenes
+from arr_coc.peers import methods as peers_methods
+from arr_coc.peers import ours as peers_ours
+from arr_coc.qwen import weights
+from arr_coc.scenes.scene import DEV_SEED
 
 ROOT = Path(__file__).parent.parent
 QUESTION = "what is above the road?"
@@ -36,10 +32,10 @@ QUESTION = "what is above the road?"
 
 def test_vqa_accuracy_follows_its_definition():
     ten = ["2"] * 3 + ["three"] * 7
-    assert evaluate_stats.vqa_accuracy("two", ten) == pytest.approx((3 * 2 / 3 + 7 * 1) / 10)
-    assert evaluate_stats.vqa_accuracy("3", ten) == 1.0
-    assert evaluate_stats.vqa_accuracy("4", ten) == 0.0
-    assert evaluate_stats.vqa_accuracy("The dog.", ["dog"]) == 1.0
+    assert stats.vqa_accuracy("two", ten) == pytest.approx((3 * 2 / 3 + 7 * 1) / 10)
+    assert stats.vqa_accuracy("3", ten) == 1.0
+    assert stats.vqa_accuracy("4", ten) == 0.0
+    assert stats.vqa_accuracy("The dog.", ["dog"]) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -55,25 +51,25 @@ def test_vqa_accuracy_follows_its_definition():
     ],
 )
 def test_answers_are_compared_in_one_form(text, same):
-    assert evaluate_stats.normalise_answer(text) == same
+    assert stats.normalise_answer(text) == same
 
 
 def test_anls_follows_its_definition():
-    assert evaluate_stats.anls("Invoice", ["invoice", "bill"]) == 1.0
-    assert evaluate_stats.anls("invoise", ["invoice"]) == pytest.approx(1 - 1 / 7)
-    assert evaluate_stats.anls("abcd", ["abxy"]) == 0.0  # half of it is wrong
+    assert stats.anls("Invoice", ["invoice", "bill"]) == 1.0
+    assert stats.anls("invoise", ["invoice"]) == pytest.approx(1 - 1 / 7)
+    assert stats.anls("abcd", ["abxy"]) == 0.0  # half of it is wrong
 
 
 def test_auc_is_the_chance_to_rank_higher():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 5, 30), rng.integers(0, 4, 40)
     brute = np.mean([(x > y) + (x == y) / 2 for x in a for y in b])
-    assert evaluate_stats.auc(a, b) == pytest.approx(brute)
-    assert evaluate_stats.auc(a, b[:0]) is None
+    assert stats.auc(a, b) == pytest.approx(brute)
+    assert stats.auc(a, b[:0]) is None
 
 
 def test_cells_of_a_box():
-    cells = evaluate_stats.box_cells([(0, 0, 48, 16)], (128, 64), (2, 4))
+    cells = stats.box_cells([(0, 0, 48, 16)], (128, 64), (2, 4))
     assert cells.tolist() == [[0.5, 0.25, 0, 0], [0, 0, 0, 0]]
 
 
@@ -81,8 +77,8 @@ def test_intervals_are_over_pictures_and_cover_the_spread():
     rng = np.random.default_rng(1)
     pictures = np.repeat(np.arange(300), 4)
     values = np.repeat(rng.random(300) < 0.7, 4).astype(float)  # a picture stands or falls whole
-    boot = evaluate_stats.Bootstrap(pictures, np.zeros(1200, int))
-    found = evaluate_stats.estimate(boot.means(values)[:, 0])
+    boot = stats.Bootstrap(pictures, np.zeros(1200, int))
+    found = stats.estimate(boot.means(values)[:, 0])
     half = 1.96 * np.std(values) / np.sqrt(300)
     assert found["value"] == pytest.approx(values.mean(), abs=1e-4)
     assert np.diff(found["interval"])[0] == pytest.approx(2 * half, rel=0.1)
@@ -90,7 +86,7 @@ def test_intervals_are_over_pictures_and_cover_the_spread():
 
 def test_overall_weighs_kinds_alike():
     means = np.array([[1.0, 0.5, np.nan]] * 3)
-    assert evaluate_stats.over_kinds(means, [0, 1, 2])[0] == 0.75
+    assert stats.over_kinds(means, [0, 1, 2])[0] == 0.75
 
 
 def test_where_was_looked():
@@ -135,7 +131,7 @@ def test_scenes_give_n_questions_of_each_kind_whatever_else_is_asked():
 
 
 def test_easy_vqa_is_its_test_split():
-    source = evaluate_data.EasyVQA(2)
+    source = questions.EasyVQA(2)
     items = [item for block in source.blocks() for item in source.load(block)]
     assert sorted(i.kind for i in items) == ["colour"] * 2 + ["shape"] * 2 + ["yes or no"] * 2
     assert items[0].image.size == (128, 128)
@@ -164,7 +160,7 @@ def test_a_hub_data_set_is_streamed_as_often_as_it_is_asked_for(monkeypatch):
         return Stream(5)
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    source = evaluate_data.Hub("me/vqa", "test", n=3, instruction="!", block=2)
+    source = questions.Hub("me/vqa", "test", n=3, instruction="!", block=2)
     for _ in range(2):
         items = [item for block in source.blocks() for item in source.load(block)]
         assert [i.text for i in items] == ["q0!", "q1!", "q2!"]
@@ -179,10 +175,10 @@ def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
     picture.save(tmp_path / "a.png")
     rows = [{"image": "a.png", "question": QUESTION, "answers": ["sky"]}]
     (tmp_path / "questions.json").write_text(json.dumps(rows))
-    source = evaluate_data.Folder(tmp_path)
+    source = questions.Folder(tmp_path)
     (block,) = source.blocks()
     (item,) = source.load(block)
-    assert item.question == QUESTION and item.text == QUESTION + evaluate_data.SHORT
+    assert item.question == QUESTION and item.text == QUESTION + questions.SHORT
     assert lexical_tensions(item.question) == lexical_tensions(QUESTION)
     assert lexical_tensions(item.text) != lexical_tensions(QUESTION), "SHORT says `word`"
 
@@ -191,7 +187,7 @@ def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
     def spied(name):
         def method(host, ask, question, budget):
             told[name] = question
-            reduced[name] = peers.METHODS[name]()(host, ask, question, budget)
+            reduced[name] = peers_methods.METHODS[name]()(host, ask, question, budget)
             return reduced[name]
 
         return method
@@ -211,10 +207,10 @@ def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
 
 def test_a_malformed_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="neither questions.json"):
-        evaluate_data.Folder(tmp_path)
+        questions.Folder(tmp_path)
     (tmp_path / "questions.jsonl").write_text('{"image": "a.png", "question": "?"}\n')
     with pytest.raises(ValueError, match="record 0 of .* lacks"):
-        evaluate_data.Folder(tmp_path)
+        questions.Folder(tmp_path)
 
 
 # -------------------------------------------------------------------------------------- summary
@@ -228,7 +224,7 @@ def table_of(rights):
             row = {"picture": str(picture), "index": index, "detail": 1.0, "kind": kind}
             row |= {"method": method, "budget": budget, "right": right, "entropy": entropy}
             rows.append(row | {"tokens": 10, "native": 50})
-    return pa.Table.from_pylist(rows, evaluate_rows.SCHEMA)
+    return pa.Table.from_pylist(rows, store.SCHEMA)
 
 
 def test_the_summary_says_what_the_rows_say():
@@ -267,7 +263,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["out"] == str(out)
     with pytest.raises(SystemExit, match="--resume adds to them"):
         run(out, *first)
-    before = evaluate_rows.read_rows(out).to_pylist()
+    before = store.read_rows(out).to_pylist()
     assert len(before) == 6 and not list((out / "parts").glob("*"))
 
     measured = []
@@ -280,7 +276,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(evaluate_rows, "measure_items", spy)
     more = ("--kinds", "colour", "exists", "--n", "4", "--methods", "stock", "arr-coc", "uniform")
     report = run(out, *more, *SMALL, "--resume", "--time", "1")
-    after = evaluate_rows.read_rows(out).to_pylist()
+    after = store.read_rows(out).to_pylist()
     assert len(after) == 2 * 4 * 3 and sum(len(p) for _, p in measured) == len(after) - 6
     assert [row for row in before if row not in after] == []
     assert {e["method"] for e in report["methods"]} == {"stock", "arr-coc", "uniform"}
@@ -295,24 +291,22 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert seen["arr-coc"]["encoder_share"] < seen["arr-coc"]["encoder_share_same_shares"] < 1
     for name in ("accuracy-tokens", "accuracy-time", "kinds"):
         assert (out / f"{name}.png").stat().st_size > 5000
-    last = evaluate_rows.read_rows(out)
-    evaluate_rows.write_part(
-        out, 0, 0, last.slice(0, 5).to_pylist()
-    )  # as an interrupted run leaves it
+    last = store.read_rows(out)
+    store.write_part(out, 0, 0, last.slice(0, 5).to_pylist())  # as an interrupted run leaves it
     pq.write_table(last.slice(5), out / "rows.parquet")
     measured.clear()
     run(out, *more, *SMALL, "--resume")
-    assert measured == [] and evaluate_rows.read_rows(out).num_rows == last.num_rows
+    assert measured == [] and store.read_rows(out).num_rows == last.num_rows
     with pytest.raises(SystemExit, match="this run would add rows of"):
         run(out, *first, "--resume", "--size", "224", "224")
 
-    learned = (*more, *SMALL, "--resume", "--weights", str(loading.BUNDLED_WEIGHTS))
+    learned = (*more, *SMALL, "--resume", "--weights", str(weights.BUNDLED_WEIGHTS))
     with pytest.raises(SystemExit, match="this run would add rows of"):
         run(out, *learned)
     measured.clear()
     run(out, *learned, "--new-weights")  # only what uses the weights is asked again
     assert {pair[0] for _, wanted in measured for pair in wanted} == {"arr-coc"}
-    assert len(measured) == 8 and evaluate_rows.read_rows(out).num_rows == last.num_rows
+    assert len(measured) == 8 and store.read_rows(out).num_rows == last.num_rows
 
 
 def test_new_weights_ask_anew_only_what_their_changed_parts_touch(tmp_path, monkeypatch, bundled):
@@ -325,15 +319,15 @@ def test_new_weights_ask_anew_only_what_their_changed_parts_touch(tmp_path, monk
             or real(host, methods, items, wanted, **how)
         ),
     )
-    parts = loading.load_components(
-        str(loading.BUNDLED_WEIGHTS), None, base=bundled.name, **bundled.identity()
+    parts = weights.load_components(
+        str(weights.BUNDLED_WEIGHTS), None, base=bundled.name, **bundled.identity()
     )
     methods = ["arr-coc", "arr-coc-after", "arr-coc-free", "arr-coc-no-adapter", "arr-coc-no-heads"]
     words = ["--n", "2", "--kinds", "colour", "--budgets", "0.2", "--methods", *methods, *SMALL]
     words += ["--weights", str(tmp_path / "w"), "--floor", "0"]
 
     def save():
-        loading.save_components(parts, tmp_path / "w", base=bundled.name, **bundled.identity())
+        weights.save_components(parts, tmp_path / "w", base=bundled.name, **bundled.identity())
 
     save()
     run(tmp_path / "out", *words)
@@ -364,11 +358,11 @@ def test_new_weights_ask_anew_only_what_their_changed_parts_touch(tmp_path, monk
 def test_parts_are_not_taken_out_of_weights_that_are_not_given(capsys):
     words = ["--out", "x", "--methods", "arr-coc", "arr-coc-no-adapter"]
     with pytest.raises(SystemExit):
-        evaluate_args.parse(words, "")
+        evaluate.parse(words, "")
     assert "arr-coc-no-adapter: without --weights there is no" in capsys.readouterr().err
-    given = evaluate_args.parse([*words, "--weights", "w"], "")
+    given = evaluate.parse([*words, "--weights", "w"], "")
     assert given.methods == words[3:]
-    assert not set(peers.TRAINED) & set(evaluate_args.parse(["--out", "x"], "").methods)
+    assert not set(peers_ours.TRAINED) & set(evaluate.parse(["--out", "x"], "").methods)
 
 
 def test_a_sweep_draws_its_figure(tmp_path):
@@ -392,7 +386,7 @@ def test_a_folder_in_two_processes(tmp_path):
     command += ["--device", "cpu", "--block", "2", "--max-new-tokens", "3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    rows = evaluate_rows.read_rows(out).to_pylist()
+    rows = store.read_rows(out).to_pylist()
     assert sorted((r["index"], r["method"]) for r in rows) == [
         (i, m) for i in range(5) for m in ("arr-coc", "stock")
     ]

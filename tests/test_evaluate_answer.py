@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from arr_coc import evaluate_answer, evaluate_rows
-from arr_coc import evaluate_time as timing
-from arr_coc.around import with_halo, with_surroundings
-from arr_coc.evaluate_data import Item, Ref
-from arr_coc.loading import BUNDLED_BASE
-from arr_coc.peers import ARRCOC, METHODS
-from arr_coc.realizing import Config
-from arr_coc.spending import HALO, glance_tokens
+from arr_coc.config import HALO, Config, glance_tokens
+from arr_coc.evaluate import rows as evaluate_rows
+from arr_coc.evaluate import timing
+from arr_coc.evaluate.questions import Item, Ref
+from arr_coc.peers.methods import METHODS
+from arr_coc.peers.ours import ARRCOC
+from arr_coc.qwen import batch
+from arr_coc.qwen.encoding import with_halo, with_surroundings
+from arr_coc.qwen.loading import BUNDLED_BASE
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = ("what colour is the ball?", "is there a sign in the picture?", "number?")
@@ -37,7 +38,7 @@ def reduce(host, picture, method, budget=24):
 @torch.inference_mode()
 def single(host, reduced, max_new_tokens):
     """The ids of the stock model's own `generate`, from the periphery's cache where there is one."""
-    places = evaluate_answer.held_tokens(reduced).places
+    places = batch.held_tokens(reduced).places
     ids = reduced.prompt.ids(len(places))
     cache = reduced.periphery.cache if reduced.periphery else host.new_cache()
     out = host.model.generate(
@@ -54,18 +55,18 @@ def single(host, reduced, max_new_tokens):
 @pytest.mark.parametrize("method", ["stock", "arr-coc", "periphery", "downsample"])
 def test_batched_answers_are_the_single_ones(host, picture, method):
     reduced = reduce(host, picture, method)
-    held = [evaluate_answer.held_tokens(r) for r in reduced]
+    held = [batch.held_tokens(r) for r in reduced]
     with torch.inference_mode():
-        batched = evaluate_answer.answer_batch(host, [r.prompt for r in reduced], held, 6)
+        batched = batch.answer_batch(host, [r.prompt for r in reduced], held, 6)
     assert [a.ids for a in batched] == [single(host, r, 6) for r in reduced]
 
 
 def test_batched_answers_are_those_of_the_host(bundled, picture):
     for use_arr_coc, method in ((False, "stock"), (True, "arr-coc")):
         reduced = reduce(bundled, picture, method, budget=bundled_budget(bundled, picture))
-        held = [evaluate_answer.held_tokens(r) for r in reduced]
+        held = [batch.held_tokens(r) for r in reduced]
         with torch.inference_mode():
-            batched = evaluate_answer.answer_batch(bundled, [r.prompt for r in reduced], held, 8)
+            batched = batch.answer_batch(bundled, [r.prompt for r in reduced], held, 8)
         for question, answer in zip(QUESTIONS, batched):
             alone = bundled.generate(picture, question, use_arr_coc, max_new_tokens=8)
             assert (answer.text, len(answer.ids)) == (alone.text, alone.measures.new_tokens)
@@ -78,16 +79,16 @@ def bundled_budget(host, picture):
 def test_the_first_token_is_the_batch_s(host, picture):
     for reduced in reduce(host, picture, "periphery"):
         assert reduced.periphery is not None
-        held = evaluate_answer.held_tokens(reduced)
+        held = batch.held_tokens(reduced)
         with torch.inference_mode():
-            (answer,) = evaluate_answer.answer_batch(host, [reduced.prompt], [held], 1)
-            assert evaluate_answer.first_token(host, reduced.prompt, reduced) == answer.ids[0]
+            (answer,) = batch.answer_batch(host, [reduced.prompt], [held], 1)
+            assert batch.first_token(host, reduced.prompt, reduced) == answer.ids[0]
 
 
 def test_entropy_is_of_the_first_answer_token(tiny, picture):
     (reduced, *_) = reduce(tiny, picture, "stock")
     with torch.inference_mode():
-        (answer,) = evaluate_answer.answer_batch(tiny, [reduced.prompt], [reduced.tokens], 1)
+        (answer,) = batch.answer_batch(tiny, [reduced.prompt], [reduced.tokens], 1)
         logits = tiny.model(
             input_ids=reduced.prompt.ids(len(reduced.tokens)),
             position_ids=reduced.prompt.position_ids(reduced.tokens.places),
@@ -101,9 +102,9 @@ def test_rows_stop_at_an_end_token(tiny, picture, monkeypatch):
     reduced = reduce(tiny, picture, "stock")
     prompts, held = [r.prompt for r in reduced], [r.tokens for r in reduced]
     with torch.inference_mode():
-        free = evaluate_answer.answer_batch(tiny, prompts, held, 5)
+        free = batch.answer_batch(tiny, prompts, held, 5)
         monkeypatch.setattr(tiny.model.generation_config, "eos_token_id", free[0].ids[1])
-        ended = evaluate_answer.answer_batch(tiny, prompts, held, 5)
+        ended = batch.answer_batch(tiny, prompts, held, 5)
     for a, b in zip(free, ended):
         stop = a.ids.index(free[0].ids[1]) + 1 if free[0].ids[1] in a.ids else 5
         assert b.ids == a.ids[:stop]
@@ -111,7 +112,7 @@ def test_rows_stop_at_an_end_token(tiny, picture, monkeypatch):
 
 def test_unequal_rows_are_refused(tiny):
     with pytest.raises(ValueError, match="0 prompts for 0 token sets"):
-        evaluate_answer.answer_batch(tiny, [], [], 1)
+        batch.answer_batch(tiny, [], [], 1)
 
 
 # ------------------------------------------------------------------------------- what is shared
@@ -192,7 +193,7 @@ def test_all_work_is_counted_and_no_hook_stays(tiny, picture):
     with torch.inference_mode(), timing.counted(tiny) as work:
         ask = tiny.prepare(picture, QUESTIONS[0])
         reduced = method_named("periphery")(tiny, ask, QUESTIONS[0], 16)
-        evaluate_answer.first_token(tiny, reduced.prompt, reduced)
+        batch.first_token(tiny, reduced.prompt, reduced)
     glance, fovea = len(reduced.periphery.tokens), len(reduced.tokens)
     seen = with_halo(reduced.realization.allocation, HALO)
     seen = len(with_surroundings(seen, glance_tokens(ask.picture.grid)))

@@ -17,22 +17,20 @@ import torch
 from hub_server import SWITCH_POLLS, TOKEN, USER, Hub
 from huggingface_hub import HfApi, constants, metadata_load
 
-from arr_coc import (
-    evaluate_args,
-    evaluate_rows,
-    evaluate_summary,
-    hub,
-    hub_cards,
-    hub_check,
-    hub_files,
-    loading,
-    serving,
-    tensions,
-    train,
-)
 from arr_coc.balancing import TensionPolicy
 from arr_coc.components import Components
-from arr_coc.qwen import ARRCOCQwen
+from arr_coc.evaluate import __main__ as evaluate
+from arr_coc.evaluate import store
+from arr_coc.evaluate import summary as evaluate_summary
+from arr_coc.hub import __main__ as hub
+from arr_coc.hub import cards, check
+from arr_coc.hub import files as hub_files
+from arr_coc.qwen import loading
+from arr_coc.qwen import weights as qwen_weights
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.service import loader as service_loader
+from arr_coc.tensions import __main__ as tensions
+from arr_coc.train import __main__ as train
 
 ROOT = Path(__file__).parent.parent
 SIZE = json.loads((loading.BUNDLED_BASE / "config.json").read_text())["text_config"]["hidden_size"]
@@ -60,7 +58,7 @@ def there(monkeypatch, tmp_path):
 def save(bundled, folder: Path, base: str) -> Path:
     """Weights for the bundled base, in a folder."""
     parts = Components({"policy": TensionPolicy(SIZE)})
-    loading.save_components(parts, folder, base=base, **bundled.identity())
+    qwen_weights.save_components(parts, folder, base=base, **bundled.identity())
     return folder
 
 
@@ -71,7 +69,9 @@ def weights(tmp_path, bundled):
 
 @pytest.fixture
 def files_of(weights):
-    return {name: (weights / name).read_bytes() for name in (loading.CONFIG, loading.WEIGHTS)}
+    return {
+        name: (weights / name).read_bytes() for name in (qwen_weights.CONFIG, qwen_weights.WEIGHTS)
+    }
 
 
 def evaluation(folder: Path, used: str = "") -> Path:
@@ -80,15 +80,15 @@ def evaluation(folder: Path, used: str = "") -> Path:
     chances = {("stock", 1.0): 0.9, ("arr-coc", 0.2): 0.6, ("random", 0.2): 0.3}
     for picture in range(40):
         for (method, budget), chance in chances.items():
-            row = dict.fromkeys(evaluate_rows.SCHEMA.names)
+            row = dict.fromkeys(store.SCHEMA.names)
             row |= {"dataset": "scenes", "picture": str(picture), "index": 0, "detail": 1.0}
             row |= {"kind": ["colour", "price"][picture % 2], "question": "?", "truth": "a"}
             row |= {"method": method, "budget": budget, "answer": "a", "native": 256}
             row |= {"right": float(rng.random() < chance), "entropy": 0.1}
             rows.append(row | {"tokens": round(256 * budget)})
-    table = pa.Table.from_pylist(rows, evaluate_rows.SCHEMA)
+    table = pa.Table.from_pylist(rows, store.SCHEMA)
     folder.mkdir(parents=True)
-    pq.write_table(table, folder / hub_cards.ROWS)
+    pq.write_table(table, folder / cards.ROWS)
     about = {"what": "scenes on base", "command": "python -m arr_coc.evaluate", "commit": "abc1234"}
     about |= {
         "date": "2026-01-01",
@@ -96,7 +96,7 @@ def evaluation(folder: Path, used: str = "") -> Path:
         "identity": {"weights": used},
     }
     summary = about | evaluate_summary.summarise(table, 0.0)
-    (folder / hub_cards.SUMMARY).write_text(json.dumps(summary))
+    (folder / cards.SUMMARY).write_text(json.dumps(summary))
     return folder
 
 
@@ -141,8 +141,8 @@ def test_a_model_is_pushed_as_listed_and_tagged_and_loads_again(there, capsys, w
     repo = there.repos["models", WEIGHTS]
     assert repo.tags == {"v1.0": report["commit"]} and repo.at("main") == report["commit"]
     assert {n: len(data) for n, data in repo.commits[repo.main].items()} == listed(out)
-    policy = loading.load_components(WEIGHTS, "v1.0", base="b", embedding_size=SIZE)
-    sent = loading.load_components(weights, None, base="b", embedding_size=SIZE)
+    policy = qwen_weights.load_components(WEIGHTS, "v1.0", base="b", embedding_size=SIZE)
+    sent = qwen_weights.load_components(weights, None, base="b", embedding_size=SIZE)
     for key, value in sent.state_dict().items():
         assert torch.equal(value, policy.state_dict()[key])
     assert 'revision="v1.0"' in repo.commits[repo.main]["README.md"].decode()
@@ -226,25 +226,30 @@ def test_the_model_card_holds_what_was_measured_and_what_speaks_against_it(tmp_p
     data = front(card, tmp_path)
     assert data["base_model"] == f"{USER}/base" and data["base_model_relation"] == "adapter"
     assert data["library_name"] == "arr-coc" and data["pipeline_tag"] == "image-text-to-text"
-    summary = hub_cards.read_summary(ours)
+    summary = cards.read_summary(ours)
     for entry in summary["methods"]:
-        assert hub_cards.share(entry["overall"]) in card
+        assert cards.share(entry["overall"]) in card
     assert f"scenes on base, {WEIGHTS}" in card and "scenes on base, training-free" in card
     assert "at abc1234, 2026-01-01, on a CPU" in card
     worse = summary["methods"][1]["against_stock"]["kinds"]
     assert any(one["interval"][1] < 0 for one in worse.values())
     for kind, one in worse.items():
-        assert (f"{kind} {hub_cards.share(one, signed=True)}" in card) is (one["interval"][1] < 0)
+        assert (f"{kind} {cards.share(one, signed=True)}" in card) is (one["interval"][1] < 0)
     assert "Not compared here" not in card
 
 
 def test_what_went_into_weights_goes_with_them_where_it_is_known(weights):
-    assert loading.TRAINING not in hub_files.model_files(weights, WEIGHTS, [])
-    (weights / loading.TRAINING).write_text('{"runs": []}')
+    assert qwen_weights.TRAINING not in hub_files.model_files(weights, WEIGHTS, [])
+    (weights / qwen_weights.TRAINING).write_text('{"runs": []}')
     (weights / "optimizer.pt").write_bytes(b"no")
     files = hub_files.model_files(weights, WEIGHTS, [])
-    assert set(files) == {"README.md", loading.CONFIG, loading.WEIGHTS, loading.TRAINING}
-    assert files[loading.TRAINING] == weights / loading.TRAINING
+    assert set(files) == {
+        "README.md",
+        qwen_weights.CONFIG,
+        qwen_weights.WEIGHTS,
+        qwen_weights.TRAINING,
+    }
+    assert files[qwen_weights.TRAINING] == weights / qwen_weights.TRAINING
 
 
 def test_without_results_a_card_has_no_number(weights):
@@ -257,10 +262,10 @@ def test_results_of_other_weights_are_refused(tmp_path, weights):
     other = evaluation(tmp_path / "other", "org/others")
     with pytest.raises(ValueError, match="measured with weights 'org/others', not"):
         hub_files.model_files(weights, WEIGHTS, [other])
-    summary = json.loads((evaluation(tmp_path / "same", WEIGHTS) / hub_cards.SUMMARY).read_text())
+    summary = json.loads((evaluation(tmp_path / "same", WEIGHTS) / cards.SUMMARY).read_text())
     summary["identity"]["weights_sha256"] = "0" * 16  # trained again since
     with pytest.raises(ValueError, match="other weights than .* now holds"):
-        hub_cards.measured_weights(summary, weights, WEIGHTS)
+        cards.measured_weights(summary, weights, WEIGHTS)
     free = evaluation(tmp_path / "free")
     with pytest.raises(ValueError, match="none of the results was measured with"):
         hub_files.model_files(weights, WEIGHTS, [free])
@@ -306,7 +311,7 @@ def test_the_repositorys_own_results_can_be_published():
 def test_results_that_do_not_say_how_they_were_made_are_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no results"):
         hub_files.results_files(tmp_path)
-    summary = evaluation(tmp_path / "dev") / hub_cards.SUMMARY
+    summary = evaluation(tmp_path / "dev") / cards.SUMMARY
     summary.write_text(json.dumps(json.loads(summary.read_text()) | {"commit": None}))
     with pytest.raises(ValueError, match="has no commit: it cannot be measured again"):
         hub_files.results_files(tmp_path)
@@ -414,14 +419,14 @@ def test_waiting_sees_through_the_version_before(there, monkeypatch):
 def test_waiting_ends_with_the_reason(there, monkeypatch):
     repo, clock = there.add(SPACE, {}, kind="spaces"), Clock(monkeypatch)
     repo.stages = ["BUILDING", {"stage": "BUILD_ERROR", "errorMessage": "no such torch"}]
-    with pytest.raises(hub.Refused, match="stands at BUILD_ERROR: no such torch"):
+    with pytest.raises(check.Refused, match="stands at BUILD_ERROR: no such torch"):
         hub.wait_until_running(HfApi(), SPACE, repo.main, clock=clock)
     repo.stages = ["BUILDING"]
-    with pytest.raises(hub.Refused, match="still at BUILDING after 100 s"):
+    with pytest.raises(check.Refused, match="still at BUILDING after 100 s"):
         hub.wait_until_running(HfApi(), SPACE, repo.main, timeout=100, clock=clock)
     repo.stages, repo.hardware = ["RUNNING"], "cpu-basic"
     options = dict(timeout=100, clock=clock, hardware="t4-small")
-    with pytest.raises(hub.Refused, match="RUNNING on cpu-basic, not t4-small, after 100 s"):
+    with pytest.raises(check.Refused, match="RUNNING on cpu-basic, not t4-small, after 100 s"):
         hub.wait_until_running(HfApi(), SPACE, repo.main, **options)
 
 
@@ -441,33 +446,33 @@ def test_check_says_what_is_ready_and_what_is_not(there, capsys, files_of):
 
 
 def test_check_refuses_weights_for_another_base_of_the_same_size(weights):
-    config = json.loads((weights / loading.CONFIG).read_text()) | {"fingerprint": "0" * 16}
-    (weights / loading.CONFIG).write_text(json.dumps(config))
+    config = json.loads((weights / qwen_weights.CONFIG).read_text()) | {"fingerprint": "0" * 16}
+    (weights / qwen_weights.CONFIG).write_text(json.dumps(config))
     args = argparse.Namespace(base=None, weights=str(weights))
-    with pytest.raises(loading.WeightsError, match="of the same size but other weights"):
-        hub_check.check_weights(args, None)
+    with pytest.raises(qwen_weights.WeightsError, match="of the same size but other weights"):
+        check.check_weights(args, None)
 
 
 def test_check_says_where_it_saw_the_size_of_a_base_alone(there, weights):
     there.add(f"{USER}/base", {"config.json": (loading.BUNDLED_BASE / "config.json").read_bytes()})
     args = argparse.Namespace(base=f"{USER}/base", weights=str(weights))
-    assert "only the size was checked, not the fingerprint" in hub_check.check_weights(args, None)
+    assert "only the size was checked, not the fingerprint" in check.check_weights(args, None)
 
 
 def test_check_sees_a_space_that_does_not_run(there):
     repo = there.add(SPACE, {}, kind="spaces")
-    assert hub_check.check_space(SPACE) == "RUNNING on None; no variables"
+    assert check.check_space(SPACE) == "RUNNING on None; no variables"
     repo.stages = [{"stage": "RUNTIME_ERROR", "errorMessage": "out of memory"}]
-    with pytest.raises(hub.Refused, match="RUNTIME_ERROR: out of memory"):
-        hub_check.check_space(SPACE)
+    with pytest.raises(check.Refused, match="RUNTIME_ERROR: out of memory"):
+        check.check_space(SPACE)
 
 
 def test_a_header_that_the_hub_would_refuse_is_refused_here(tmp_path):
     (tmp_path / "requirements.txt").write_text("gradio==6.0.0\n")
     header = f"sdk: gradio\nsdk_version: 5.0.0\npython_version: 3.12\nshort_description: {'x' * 61}"
     (tmp_path / "README.md").write_text(f"---\n{header}\napp_file: app.py\n---\n")
-    with pytest.raises(hub.Refused) as refused:
-        hub_check.check_header(tmp_path)
+    with pytest.raises(check.Refused) as refused:
+        check.check_header(tmp_path)
     for part in ("sdk_version 5.0.0", "not quoted", "'app.py' does not exist", "61 characters"):
         assert part in str(refused.value)
 
@@ -491,7 +496,7 @@ def test_the_commands_of_the_documentation_are_commands():
         by_module[module].append(shlex.split(words))
     parsers = {
         "hub": hub.parser().parse_args,
-        "evaluate": lambda words: evaluate_args.parse(words, ""),
+        "evaluate": lambda words: evaluate.parse(words, ""),
         "train": train.parse,
         "tensions": tensions.parser().parse_args,
     }
@@ -514,14 +519,14 @@ def without(files: dict[str, bytes], name: str) -> dict[str, bytes]:
 
 def broken(files: dict[str, bytes], case: str) -> dict[str, bytes]:
     """The files of a weights repo, with something wrong."""
-    model = files[loading.WEIGHTS]
+    model = files[qwen_weights.WEIGHTS]
     return {
-        "pickle": without(files, loading.WEIGHTS) | {"pytorch_model.bin": b"\x80\x04"},
-        "renamed pickle": files | {loading.WEIGHTS: b"\x80\x04K\x01." * 9},
-        "truncated": files | {loading.WEIGHTS: model[: len(model) // 2]},
-        "pointer": files | {loading.WEIGHTS: b"version https://git-lfs.github.com/spec/v1\n"},
-        "no config": without(files, loading.CONFIG),
-        "not json": files | {loading.CONFIG: b"{"},
+        "pickle": without(files, qwen_weights.WEIGHTS) | {"pytorch_model.bin": b"\x80\x04"},
+        "renamed pickle": files | {qwen_weights.WEIGHTS: b"\x80\x04K\x01." * 9},
+        "truncated": files | {qwen_weights.WEIGHTS: model[: len(model) // 2]},
+        "pointer": files | {qwen_weights.WEIGHTS: b"version https://git-lfs.github.com/spec/v1\n"},
+        "no config": without(files, qwen_weights.CONFIG),
+        "not json": files | {qwen_weights.CONFIG: b"{"},
         "empty": {"README.md": b"#"},
     }[case]
 
@@ -540,8 +545,8 @@ REASONS = {
 @pytest.mark.parametrize("case", list(REASONS))
 def test_a_repo_with_something_wrong_is_said_plainly(there, files_of, case):
     there.add(WEIGHTS, broken(files_of, case))
-    with pytest.raises(loading.WeightsError, match=re.escape(REASONS[case])) as raised:
-        loading.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
+    with pytest.raises(qwen_weights.WeightsError, match=re.escape(REASONS[case])) as raised:
+        qwen_weights.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
     assert WEIGHTS in str(raised.value) and "\n" not in str(raised.value)
     fetched = {path for method, path in there.requests if "/resolve/" in path}
     assert not any(path.endswith(".bin") for path in fetched)
@@ -562,21 +567,21 @@ def test_what_the_hub_refuses_is_said_plainly(
     monkeypatch.setenv("HF_TOKEN", token)
     there.add(WEIGHTS, files_of)
     there.add(f"{USER}/private", files_of, private=True)
-    with pytest.raises(loading.WeightsError, match=said):
-        loading.load_components(name, revision, base="b", embedding_size=SIZE)
+    with pytest.raises(qwen_weights.WeightsError, match=said):
+        qwen_weights.load_components(name, revision, base="b", embedding_size=SIZE)
 
 
 def test_without_network_the_cache_serves_and_without_a_cache_it_is_said(
     there, monkeypatch, files_of
 ):
     there.add(WEIGHTS, files_of)
-    assert loading.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
+    assert qwen_weights.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
     there.server.server_close()
     nowhere = "http://127.0.0.1:9"  # the discard port: nothing listens
     monkeypatch.setattr(constants, "ENDPOINT", nowhere)
-    assert loading.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
-    with pytest.raises(loading.WeightsError, match="no network, and no copy in the cache"):
-        loading.load_components(f"{USER}/other", None, base="b", embedding_size=SIZE)
+    assert qwen_weights.load_components(WEIGHTS, None, base="b", embedding_size=SIZE)
+    with pytest.raises(qwen_weights.WeightsError, match="no network, and no copy in the cache"):
+        qwen_weights.load_components(f"{USER}/other", None, base="b", embedding_size=SIZE)
 
 
 def test_the_app_goes_on_with_what_can_be_had(there, monkeypatch, files_of):
@@ -585,7 +590,7 @@ def test_the_app_goes_on_with_what_can_be_had(there, monkeypatch, files_of):
     repo.tags["v1"] = repo.commit(files_of)
     monkeypatch.setenv("ARR_COC_WEIGHTS", WEIGHTS)
     monkeypatch.setenv("ARR_COC_REVISIONS", "v2,v1,v0")
-    loader = serving.Loader(warm=False)
+    loader = service_loader.Loader(warm=False)
     loader.load("cpu")
     assert loader.error is None and list(loader.get().policies) == ["v1"]
     assert len(loader.notices) == 2
@@ -596,7 +601,7 @@ def test_the_app_goes_on_with_what_can_be_had(there, monkeypatch, files_of):
 def test_the_app_goes_on_training_free(there, monkeypatch, files_of, picture, case):
     there.add(WEIGHTS, broken(files_of, case))
     monkeypatch.setenv("ARR_COC_WEIGHTS", WEIGHTS)
-    loader = serving.Loader(warm=False)
+    loader = service_loader.Loader(warm=False)
     loader.load("cpu")
     model = loader.get()
     assert model.policies == {} and REASONS[case] in loader.notices[0]

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arr_coc import intake
-from arr_coc.intake import IntakeError, check_budget, check_share, clean_question, open_image
+from arr_coc.service import intake
+from arr_coc.service.intake import (
+    IntakeError,
+    check_budget,
+    check_share,
+    clean_question,
+    open_image,
+)
 
 
 def picture(width=40, height=24, mode="RGB", color="red"):

@@ -16,12 +16,18 @@ from transformers.vision_utils import (
     get_vision_position_ids,
 )
 
-from arr_coc import qwen_encode
-from arr_coc.allocators import ALLOCATORS, QuadTree
-from arr_coc.around import with_halo, with_surroundings
+from arr_coc.allocators import QuadTree
 from arr_coc.attending import Allocation, TopK, native_allocation
-from arr_coc.qwen_encode import TokenSet, cell_patch_positions, interpolation_taps
-from arr_coc.realizing import Config, Realizer
+from arr_coc.config import ALLOCATORS, Config
+from arr_coc.qwen import attention, encoding
+from arr_coc.qwen.encoding import (
+    TokenSet,
+    cell_patch_positions,
+    interpolation_taps,
+    with_halo,
+    with_surroundings,
+)
+from arr_coc.realizing import Realizer
 
 QUESTION = "what colour is the sign?"
 TOLERANCE = 1e-4  # float32, another length or order picks other kernels; the mutants miss by > 0.1
@@ -68,8 +74,8 @@ def logits(host, ask, tokens: TokenSet, position_ids=None):
 def encoded(host, ask, allocation, prune) -> TokenSet:
     visual = host.model.model.visual
     if prune == "before":
-        return qwen_encode.encode_before(visual, ask.picture, allocation)
-    return qwen_encode.cut(qwen_encode.encode_all(visual, ask.picture), allocation)
+        return encoding.encode_before(visual, ask.picture, allocation)
+    return encoding.cut(encoding.encode_all(visual, ask.picture), allocation)
 
 
 def gap(a, b) -> float:
@@ -137,7 +143,7 @@ def test_after_mutants_fail(tiny, picture):
     allocation = some_cells(ask)
     truth = masked_stock_logits(tiny, ask, allocation)
     tokens = encoded(tiny, ask, allocation, "after")
-    everything = qwen_encode.encode_all(tiny.model.model.visual, ask.picture)
+    everything = encoding.encode_all(tiny.model.model.visual, ask.picture)
     length = ask.prompt.ids(len(tokens)).shape[1]
     renumbered = torch.arange(length).expand(4, 1, -1)
     assert gap(logits(tiny, ask, tokens, renumbered)[:, -1], truth) > 0.1
@@ -186,13 +192,13 @@ def test_before_mutant_with_renumbered_patches_fails(tiny, picture):
     ask = tiny.prepare(picture, QUESTION)
     allocation = some_cells(ask)
     features, _ = packed_stock_features(tiny, ask, allocation)
-    patches = qwen_encode.cell_patches(ask.picture, allocation)
+    patches = encoding.cell_patches(ask.picture, allocation)
     first_k = native_allocation(
         torch.arange(len(allocation)), ask.picture.grid, torch.zeros(len(allocation))
     )
     wrong = cell_patch_positions(first_k.bounds(), ask.picture.geometry.merge)
     patch_grid = tuple(ask.picture.grid_thw[0, 1:].tolist())
-    mutant, _ = qwen_encode.encode_patches(tiny.model.model.visual, patches, wrong, patch_grid)
+    mutant, _ = encoding.encode_patches(tiny.model.model.visual, patches, wrong, patch_grid)
     assert gap(mutant, features) > 0.01
 
 
@@ -215,14 +221,12 @@ def test_all_level_1_cells_equal_the_half_size_image_with_its_positions(host, as
     cells = torch.stack([torch.ones(h * w // 4).long(), rows.flatten(), columns.flatten()], 1)
     allocation = Allocation(ask.picture.grid, cells, torch.full((len(cells),), 64.0))
     small, grid_thw = half_size(host, ask)
-    patches = qwen_encode.cell_patches(ask.picture, allocation)
+    patches = encoding.cell_patches(ask.picture, allocation)
     assert gap(patches, small) < 1e-6
     visual = host.model.model.visual
     stock = visual(small, grid_thw=grid_thw, return_dict=True).pooler_output
     positions = get_vision_position_ids(grid_thw, ask.picture.geometry.merge).float()
-    ours, _ = qwen_encode.encode_patches(
-        visual, patches, positions, tuple(grid_thw[0, 1:].tolist())
-    )
+    ours, _ = encoding.encode_patches(visual, patches, positions, tuple(grid_thw[0, 1:].tolist()))
     assert gap(ours, stock) < TOLERANCE
 
 
@@ -273,7 +277,7 @@ def test_coarse_and_cut_cells_average_their_area_as_a_slow_reference_does(tiny, 
     relevance[0, 0] = relevance[6, 8] = 1.0
     allocation = QuadTree()(relevance, 12)
     assert ask.picture.grid == (7, 9) and len(allocation.cells[:, 0].unique()) >= 3
-    patches = qwen_encode.cell_patches(ask.picture, allocation)
+    patches = encoding.cell_patches(ask.picture, allocation)
     patches = patches.view(-1, g.merge, g.merge, 3, g.temporal, g.patch, g.patch)
     assert torch.equal(patches[:, :, :, :, 0], patches[:, :, :, :, -1])
     ours = patches[:, :, :, :, 0].permute(0, 1, 4, 2, 5, 3).reshape(-1, 32, 32, 3)
@@ -332,7 +336,7 @@ def test_glance_mutant_with_the_question_left_in_the_cache_fails(tiny, picture):
 def test_attention_under_sdpa_equals_eager(tiny, picture):
     ask = tiny.prepare(picture, QUESTION)
     host, prompt, n = tiny, ask.prompt, ask.picture.tokens
-    tokens = qwen_encode.encode_all(host.model.model.visual, ask.picture)
+    tokens = encoding.encode_all(host.model.model.visual, ask.picture)
     cache = DynamicCache(config=host.model.config.get_text_config())
     position_ids = prompt.position_ids(tokens.places)
     inputs = dict(input_ids=prompt.ids(n), position_ids=position_ids, use_cache=True)
@@ -346,7 +350,7 @@ def test_attention_under_sdpa_equals_eager(tiny, picture):
     rows = start + n + torch.arange(prompt.suffix.shape[1])
     columns, layers = slice(start, start + n), [0, 1, 2, 3]
     language_model = host.model.model.language_model
-    ours = qwen_encode.question_attention(
+    ours = attention.question_attention(
         language_model, output.hidden_states, cache, position_ids, rows, columns, layers
     )
     fresh = tiny_host()  # another instance: setting the implementation here must not touch ours
@@ -448,11 +452,11 @@ def test_with_everything_as_surroundings_before_is_after(host, ask):
     allocation = TopK()(torch.rand(ask.picture.grid, generator=torch.Generator().manual_seed(5)), 7)
     visual, picture = host.model.model.visual, ask.picture
     with torch.inference_mode():
-        everything = qwen_encode.encode_before(visual, picture, allocation, picture.tokens)
-        halo = qwen_encode.encode_before(visual, picture, allocation, 0, picture.tokens)
-        some = qwen_encode.encode_before(visual, picture, allocation, 5)
-        none = qwen_encode.encode_before(visual, picture, allocation)
-        after = qwen_encode.cut(qwen_encode.encode_all(visual, picture), allocation)
+        everything = encoding.encode_before(visual, picture, allocation, picture.tokens)
+        halo = encoding.encode_before(visual, picture, allocation, 0, picture.tokens)
+        some = encoding.encode_before(visual, picture, allocation, 5)
+        none = encoding.encode_before(visual, picture, allocation)
+        after = encoding.cut(encoding.encode_all(visual, picture), allocation)
     assert len(everything) == len(some) == len(allocation)
     assert torch.equal(everything.places, none.places)
     assert gap(everything.features, after.features) < 1e-4

@@ -12,127 +12,143 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "arr_coc"
-MODULES = sorted(p.stem for p in PACKAGE.glob("*.py") if p.stem != "__init__")
-STAGES = {"texture", "knowing", "balancing", "attending", "allocators"}
-TRAINED = {"adapting", "components", "coupling"}
-COMMANDS = [m for m in MODULES if "\ndef main(" in (PACKAGE / f"{m}.py").read_text()]
-# Modules of the package that may import each heavy library.
-OWNERS = {
-    "kornia": {"texture"},
-    "matplotlib": {"homunculus", "evaluate_plots"},
-    "pyarrow": {"evaluate", "evaluate_rows", "evaluate_summary"},
-    "datasets": {"evaluate_data"},
-    "transformers": {"qwen*", "loading", "measuring", "benchmark", "pretrain*", "train*"},
-    "gradio": {"page_live", "page_parts", "page_steps"},
-    "spaces": set(),
-}
-# What each part of the package may import of it; a name stands for itself and `name_*`.
+FILES = sorted(
+    path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem != "__init__"
+)
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in FILES
+]
+COMMANDS = [
+    module.removesuffix(".__main__")
+    for module, path in zip(MODULES, FILES)
+    if "\ndef main(" in path.read_text()
+]
+# The idea, in the order in which data flows, and what stands beside it: tensors only.
+IDEA = {"texture", "knowing", "balancing", "attending", "allocators", "adapting", "components"}
+IDEA |= {"config", "realizing"}
+# Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
     "texture": set(),
-    "texture_candidates": {"texture"},
-    "knowing": {"texture"},
-    "balancing": set(),
-    "attending": set(),
-    "around": {"attending"},
-    "allocators": {"attending"},
+    "config": set(),
     "adapting": set(),
-    "coupling": set(),
-    "components": {"adapting", "balancing", "coupling", "knowing"},
-    "relaxing": set(),
-    "spending": {"allocators", "attending", "balancing"},
-    "realizing": STAGES | {"components", "spending"},
-    "homunculus": STAGES | {"realizing"},
-    "measuring": set(),
-    "warping": set(),
-    "deciding": {"attending", "balancing", "realizing"},
-    "loading": {"components"},
-    "qwen_encode": {"around", "attending"},
-    "qwen_answer": {"realizing", "qwen_encode", "measuring"},
-    "qwen_look": {"qwen_encode", "realizing"},
-    "qwen": {"components", "realizing", "homunculus", "qwen_encode", "qwen_answer", "loading"}
-    | {"qwen_look"},
-    "intake": set(),
-    "native": {"intake", "peers_select"},
-    "qwen_attention": {"qwen_encode"},
-    "peers_select": set(),
-    "peers_base": {"attending", "realizing", "qwen", "qwen_encode", "spending"},
-    "peers_before": {"attending", "peers_base", "peers_select"},
-    "peers_after": {"peers_base", "peers_select", "qwen_attention", "qwen_encode"},
-    "peers_frames": {"attending", "qwen_encode"},
-    "peers_ours": STAGES
-    | {"peers_base", "peers_frames", "qwen", "qwen_encode", "realizing", "texture_candidates"},
-    "peers_parts": {"components", "peers_base", "peers_ours", "qwen", "realizing"},
-    "peers": {"peers_base", "peers_before", "peers_after", "peers_ours", "peers_parts"}
-    | {"realizing"},
-    "train_base": {"around", "attending", "qwen", "qwen_encode", "spending"},
-    "train_data": {"balancing", "evaluate_data", "scenes"},
-    "train_group": {"knowing", "qwen", "qwen_encode", "texture", "train_base", "train_data"},
-    "train_decide": {"attending", "balancing", "components", "knowing", "realizing", "relaxing"}
-    | {"train_data", "train_group"},
-    "train_losses": {
-        "adapting",
-        "components",
-        "qwen",
-        "qwen_encode",
-        "relaxing",
-        "train_base",
-        "train_data",
-    }
-    | {"train_decide", "train_group"},
-    "train_model": {"components", "qwen", "relaxing", "train_data"}
-    | {"train_decide", "train_group", "train_losses"},
-    "tensions_phrases": {"scenes", "scenes_draw"},
-    "evaluate_stats": set(),
-    "evaluate_plots": set(),
-    "evaluate_data": {"scenes"},
-    "evaluate_answer": {"qwen_encode"},
-    "hub_cards": set(),
-    "hub_files": {"hub_cards", "loading"},
-    "hub_check": {"hub_files", "loading"},
-    "hub": {"hub_cards", "hub_check", "hub_files", "loading"},
+    "provenance": set(),
+    "knowing": {"texture"},
+    "balancing": {"config"},
+    "attending": {"config"},
+    "allocators": {"attending", "config"},
+    "components": {"adapting", "balancing", "knowing"},
+    "realizing": IDEA,
+    "homunculus": {"attending"},
+    "qwen": IDEA | {"homunculus"},
+    "benchmark": {"config", "provenance", "qwen"},
+    "scenes": set(),
+    "peers": IDEA | {"qwen"},
+    "service": IDEA | {"qwen"},
+    "evaluate": {"components", "config", "peers", "provenance", "qwen", "scenes"},
+    "train": IDEA | {"qwen", "scenes", "evaluate", "peers"},
+    "pretrain": {"qwen", "scenes", "evaluate"},
+    "tensions": {"balancing", "config", "evaluate", "peers", "provenance", "qwen", "scenes"},
+    "hub": {"qwen"},
+    "record": {"provenance", "qwen", "service"},
+    "page": {"homunculus", "peers", "scenes", "service"},
 }
+# Rooms and files that may import each heavy library.
+OWNERS = {
+    "kornia": {"texture"},
+    "matplotlib": {"homunculus", "evaluate.plots"},
+    "pyarrow": {"evaluate.store", "evaluate.summary"},
+    "datasets": {"evaluate.questions"},
+    "transformers": {"qwen", "provenance", "pretrain", "train"},
+    "gradio": {"page.live", "page.parts", "page.steps"},
+    "spaces": set(),
+}
+LONGEST_FILE, LONGEST_FUNCTION, LONGEST_CLASS = 350, 80, 200
 
 
 def imports(path: Path) -> set[str]:
-    """Top-level libraries, and `arr_coc.<module>` for imports inside the package."""
+    """Whatever a file imports, by its full name; `from a import b` counts as `a.b`."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module == "arr_coc":
-            found |= {f"arr_coc.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
 
-def inside(path: Path) -> set[str]:
-    return {name.split(".")[1] for name in imports(path) if name.startswith("arr_coc.")}
+def room(module: str) -> str:
+    return module.split(".")[1]
 
 
-@pytest.mark.parametrize("module", sorted(BELOW))
-def test_arrows_point_one_way(module):
-    assert inside(PACKAGE / f"{module}.py") <= BELOW[module]
+def test_every_room_has_its_place():
+    assert {room(module) for module in MODULES} == set(BELOW)
+
+
+@pytest.mark.parametrize("name", sorted(BELOW))
+def test_arrows_point_one_way(name):
+    own = [path for module, path in zip(MODULES, FILES) if room(module) == name]
+    met = {room(i) for path in own for i in imports(path) if i.startswith("arr_coc.")}
+    assert met - {name, "__version__"} <= BELOW[name]
+
+
+def test_no_room_stands_above_itself():
+    left = dict(BELOW)
+    while ground := [name for name, below in left.items() if not below & set(left) - {name}]:
+        for name in ground:
+            del left[name]
+    assert not left
+
+
+def test_no_circle_among_the_files():
+    names = set(MODULES)
+
+    def target(name: str) -> str | None:
+        return name if name in names else name.rpartition(".")[0]
+
+    left = {
+        module: {t for i in imports(path) if (t := target(i)) in names and t != module}
+        for module, path in zip(MODULES, FILES)
+    }
+    while ground := [module for module, below in left.items() if not below & set(left)]:
+        for module in ground:
+            del left[module]
+    assert not left
 
 
 @pytest.mark.parametrize("library", sorted(OWNERS))
 def test_each_heavy_library_has_its_owner(library):
     users = {
-        m for m in MODULES if library in {i.split(".")[0] for i in imports(PACKAGE / f"{m}.py")}
+        module.removeprefix("arr_coc.")
+        for module, path in zip(MODULES, FILES)
+        if library in {i.split(".")[0] for i in imports(path)}
     }
-    allowed = OWNERS[library]
-    strangers = {
-        u
-        for u in users
-        if u not in allowed and not any(a.endswith("*") and u.startswith(a[:-1]) for a in allowed)
-    }
-    assert not strangers
+    assert not {user for user in users if not {user, user.split(".")[0]} & OWNERS[library]}
 
 
-def test_the_lower_stages_know_tensors_only():
-    for module in STAGES | TRAINED | {"realizing", "spending", "texture_candidates"}:
-        libraries = {i.split(".")[0] for i in imports(PACKAGE / f"{module}.py")}
-        assert not libraries & {"transformers", "PIL", "gradio", "matplotlib", "pathlib", "os"}
+@pytest.mark.parametrize("name", sorted(IDEA))
+def test_the_idea_knows_tensors_only(name):
+    libraries = {i.split(".")[0] for i in imports(PACKAGE / f"{name}.py")}
+    assert not libraries & {"transformers", "PIL", "gradio", "matplotlib", "pathlib", "os"}
+
+
+@pytest.mark.parametrize("module", ["arr_coc", "arr_coc.config", "arr_coc.qwen"])
+def test_settings_are_known_without_torch(module):
+    code = f"import sys, {module}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("path", [*FILES, ROOT / "app.py"], ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_functions_and_classes_are_short(path):
+    text = path.read_text()
+    assert text.count("\n") <= LONGEST_FILE
+    for node in ast.walk(ast.parse(text)):
+        length = (getattr(node, "end_lineno", 0) or 0) - getattr(node, "lineno", 0) + 1
+        if isinstance(node, ast.FunctionDef):
+            assert length <= LONGEST_FUNCTION, node.name
+        if isinstance(node, ast.ClassDef):
+            assert length <= LONGEST_CLASS, node.name
 
 
 def test_app_imports_spaces_first():
@@ -143,28 +159,21 @@ def test_app_imports_spaces_first():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_imports_and_says_what_it_is(module):
-    assert importlib.import_module(f"arr_coc.{module}").__doc__
-
-
-def test_the_package_itself_is_light():
-    code = "import sys, arr_coc; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "False"
+    assert importlib.import_module(module).__doc__
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command):
     done = subprocess.run(
-        [sys.executable, "-m", f"arr_coc.{command}", "--help"],
+        [sys.executable, "-m", command, "--help"],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0 and "usage" in done.stdout
 
 
 def test_there_are_commands():
-    assert {"benchmark", "evaluate", "hub", "pretrain", "scenes", "tensions", "train"} <= set(
-        COMMANDS
-    )
+    names = {"benchmark", "evaluate", "hub", "pretrain", "record", "scenes", "tensions", "train"}
+    assert {f"arr_coc.{name}" for name in names} <= set(COMMANDS)
 
 
 def tracked() -> list[Path]:

@@ -7,10 +7,12 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from arr_coc import components, loading
+from arr_coc import components
 from arr_coc.balancing import TensionPolicy
-from arr_coc.qwen import ARRCOCQwen
-from arr_coc.realizing import Config
+from arr_coc.config import Config
+from arr_coc.qwen import loading
+from arr_coc.qwen import weights as qwen_weights
+from arr_coc.qwen.model import ARRCOCQwen
 
 # The bundled base's text hidden size, which weights for it must match.
 CONFIG = json.loads((loading.BUNDLED_BASE / "config.json").read_text())
@@ -21,7 +23,7 @@ MARK = "0" * 16  # a fingerprint, where none is compared
 def save(folder, *, size=SIZE, base="a base", mark=MARK, policy=None):
     """Weights that hold a tension policy alone."""
     found = components.Components({"policy": policy or TensionPolicy(size)})
-    loading.save_components(found, folder, base=base, embedding_size=size, fingerprint=mark)
+    qwen_weights.save_components(found, folder, base=base, embedding_size=size, fingerprint=mark)
     return found
 
 
@@ -59,7 +61,7 @@ def test_weights_make_a_round_trip_and_are_used(tmp_path, picture, bundled):
     parts = components.for_base(bundled.model.config, [1], list(components.PARTS))
     with torch.no_grad():
         parts.adapter.gates.fill_(0.5)
-    loading.save_components(parts, tmp_path / "weights", base="a base", **bundled.identity())
+    qwen_weights.save_components(parts, tmp_path / "weights", base="a base", **bundled.identity())
     host = ARRCOCQwen.from_pretrained(components=tmp_path / "weights")
     loaded = host.policies["default"]
     assert loaded.names == list(components.PARTS)
@@ -127,7 +129,7 @@ def test_revisions_of_the_environment_are_loaded_and_chosen_by_name(
 
 
 def test_without_weights_nothing_is_fetched(monkeypatch):
-    monkeypatch.setattr(loading, "snapshot_download", lambda *_, **__: pytest.fail("network"))
+    monkeypatch.setattr(qwen_weights, "snapshot_download", lambda *_, **__: pytest.fail("network"))
     assert ARRCOCQwen.from_pretrained(components="").policies == {}
 
 
@@ -135,16 +137,16 @@ def test_the_bundled_base_has_weights_of_its_own_which_an_empty_name_leaves_out(
     monkeypatch, tmp_path
 ):
     monkeypatch.delenv("ARR_COC_WEIGHTS", raising=False)
-    monkeypatch.setattr(loading, "BUNDLED_WEIGHTS", tmp_path)
-    assert loading.default_weights(is_bundled=True) == str(tmp_path)
-    assert loading.default_weights(is_bundled=False) is None
+    monkeypatch.setattr(qwen_weights, "BUNDLED_WEIGHTS", tmp_path)
+    assert qwen_weights.default_weights(is_bundled=True) == str(tmp_path)
+    assert qwen_weights.default_weights(is_bundled=False) is None
     monkeypatch.setenv("ARR_COC_WEIGHTS", "")
-    assert loading.default_weights(is_bundled=True) == ""
+    assert qwen_weights.default_weights(is_bundled=True) == ""
     monkeypatch.setenv("ARR_COC_WEIGHTS", "org/weights")
-    assert loading.default_weights(is_bundled=True) == "org/weights"
+    assert qwen_weights.default_weights(is_bundled=True) == "org/weights"
     monkeypatch.delenv("ARR_COC_WEIGHTS")
-    monkeypatch.setattr(loading, "BUNDLED_WEIGHTS", tmp_path / "gone")
-    assert loading.default_weights(is_bundled=True) is None
+    monkeypatch.setattr(qwen_weights, "BUNDLED_WEIGHTS", tmp_path / "gone")
+    assert qwen_weights.default_weights(is_bundled=True) is None
 
 
 def test_weights_for_another_base_name_both(tmp_path):
@@ -175,8 +177,8 @@ def test_weights_whose_config_is_wrong_are_refused(tmp_path, change, said):
     save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | change))
-    with pytest.raises(loading.WeightsError, match=said):
-        loading.load_components(tmp_path, None, base="b", embedding_size=SIZE)
+    with pytest.raises(qwen_weights.WeightsError, match=said):
+        qwen_weights.load_components(tmp_path, None, base="b", embedding_size=SIZE)
 
 
 def test_weights_that_are_not_finite_are_refused(tmp_path):
@@ -184,16 +186,18 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
     policy.layers[0].bias.data[3] = torch.nan
     save(tmp_path, policy=policy)
     with pytest.raises(
-        loading.WeightsError, match=r"policy\.layers\.0\.bias holds values that are not finite"
+        qwen_weights.WeightsError, match=r"policy\.layers\.0\.bias holds values that are not finite"
     ):
-        loading.load_components(tmp_path, None, base="b", embedding_size=SIZE)
+        qwen_weights.load_components(tmp_path, None, base="b", embedding_size=SIZE)
 
 
 def test_a_pickle_beside_the_config_is_named_and_not_read(tmp_path):
     save(tmp_path)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(loading.WeightsError, match=r"only pytorch_model\.bin; pickled weights are"):
-        loading.load_components(tmp_path, None, base="b", embedding_size=SIZE)
+    with pytest.raises(
+        qwen_weights.WeightsError, match=r"only pytorch_model\.bin; pickled weights are"
+    ):
+        qwen_weights.load_components(tmp_path, None, base="b", embedding_size=SIZE)
 
 
 @pytest.mark.parametrize("case", ["truncated", "pickle"])
@@ -239,7 +243,7 @@ def test_the_default_base_follows_the_environment(monkeypatch):
     ],
 )
 def test_ids_and_paths_are_told_apart(name, is_path):
-    assert loading._looks_like_path(name) is is_path
+    assert loading.looks_like_path(name) is is_path
 
 
 def test_the_bundled_base_is_small_real_and_loads():

@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 from test_evaluate import table_of
 
-from arr_coc import evaluate_summary, page_measured
+from arr_coc.evaluate import summary as evaluate_summary
+from arr_coc.page import measured
 
 EVIL = "<img src=x onerror=alert(1)>${7*6}"
 
@@ -38,7 +39,7 @@ def cells(shown):
 
 
 def test_accuracy_against_tokens_and_time(folder):
-    shown = page_measured.section(folder)
+    shown = measured.section(folder)
     head, stock, ours, other = cells(shown)
     assert head == [
         "method", "10% of the tokens", "20% of the tokens", "all tokens", "first word, at 20%",
@@ -57,7 +58,7 @@ def test_a_sweep_has_a_column_for_each_size(folder):
     (folder / "scenes" / "summary.json").write_text(
         json.dumps(found | {"methods": found["methods"] + small})
     )
-    head, stock, *ours = cells(page_measured.section(folder))
+    head, stock, *ours = cells(measured.section(folder))
     assert head == ["method", "detail × 0.5", "detail × 1"]
     assert stock[1] == stock[2] == "100.0 % [100.0, 100.0]"
     assert [row[0] for row in ours] == ["arr-coc, 10%", "arr-coc, 20%", "random, 20%"]
@@ -67,15 +68,15 @@ def test_the_comparison_comes_first_and_the_rest_can_be_opened(folder):
     for name in ("ablations", "sweep", "another"):
         (folder / name).mkdir()
         (folder / name / "summary.json").write_text(json.dumps(summary()))
-    assert list(page_measured.load(folder)) == ["scenes", "sweep", "ablations", "another"]
-    first, *others = page_measured.section(folder).split("<details")
+    assert list(measured.load(folder)) == ["scenes", "sweep", "ablations", "another"]
+    first, *others = measured.section(folder).split("<details")
     assert "<table" in first and len(others) == 3
     assert "<summary>another</summary>" in others[-1] and "when is shrinking" in others[0]
 
 
 def test_the_2b_sentence_is_the_benchmarks(tmp_path):
-    assert page_measured.at_2b(tmp_path) == ""
-    entry = {"case": page_measured.SHIPPED, "image_tokens": 1000, "n": 3}
+    assert measured.at_2b(tmp_path) == ""
+    entry = {"case": measured.SHIPPED, "image_tokens": 1000, "n": 3}
     report = {
         "machine": {"cores": 2, "processor": "Some"},
         "summary": [
@@ -83,35 +84,35 @@ def test_the_2b_sentence_is_the_benchmarks(tmp_path):
             {**entry, "budget": 210, "speedup": {"median": 0.5}},
         ],
     }
-    (tmp_path / page_measured.BENCHMARK).write_text(json.dumps(report))
-    said = page_measured.at_2b(tmp_path)
+    (tmp_path / measured.BENCHMARK).write_text(json.dumps(report))
+    said = measured.at_2b(tmp_path)
     assert "2.0× slower" in said and "210 focused" in said and "faster" not in said
 
 
 def test_nothing_measured_is_said_in_a_sentence(tmp_path):
-    shown = page_measured.section(tmp_path)
-    assert page_measured.NONE in shown and "<table" not in shown
-    assert page_measured.NONE in page_measured.figures(tmp_path)
+    shown = measured.section(tmp_path)
+    assert measured.NONE in shown and "<table" not in shown
+    assert measured.NONE in measured.figures(tmp_path)
     (tmp_path / "broken").mkdir()
     for text in ("{", "[]", '{"methods": []}'):
         (tmp_path / "broken" / "summary.json").write_text(text)
-        assert page_measured.section(tmp_path) == shown
+        assert measured.section(tmp_path) == shown
 
 
 def test_the_figures_there_are_and_no_others(folder):
-    shown = page_measured.figures(folder)
+    shown = measured.figures(folder)
     assert shown.count("<img") == 1 and "data:image/png;base64," in shown
     assert str(folder) not in shown
 
 
 def test_names_are_escaped(folder):
     (folder / "scenes" / "summary.json").write_text(json.dumps(summary(what=EVIL, date=EVIL)))
-    assert "<img src=x" not in page_measured.section(folder) + page_measured.figures(folder)
+    assert "<img src=x" not in measured.section(folder) + measured.figures(folder)
 
 
 def test_what_is_published_can_be_shown():
     import app
 
-    found = page_measured.load(app.RESULTS)
+    found = measured.load(app.RESULTS)
     assert len(found) == len(list(app.RESULTS.glob("*/summary.json")))
-    assert page_measured.section(app.RESULTS).count("<table") == len(found)
+    assert measured.section(app.RESULTS).count("<table") == len(found)

@@ -6,56 +6,60 @@ import pytest
 import torch
 from PIL import Image
 
-from arr_coc import comparing, intake, native, page_live, page_steps
+from arr_coc.page import live as page_live
+from arr_coc.page import steps
+from arr_coc.service import comparing, intake, token_grid
 
 
 def test_what_is_offered(bundled):
-    labels = {size: label for label, size in native.choices(bundled)}
+    labels = {size: label for label, size in token_grid.choices(bundled)}
     assert list(labels) == [0, 64, 256, 1024]  # a CPU
     assert "outside" in labels[1024] and not any("outside" in labels[n] for n in (0, 64, 256))
     on_gpu = SimpleNamespace(device=torch.device("cuda"), is_bundled=False)
-    assert [size for _, size in native.choices(on_gpu)] == [0, *native.SIZES]
-    assert not any("outside" in label for label, _ in native.choices(on_gpu))
+    assert [size for _, size in token_grid.choices(on_gpu)] == [0, *token_grid.SIZES]
+    assert not any("outside" in label for label, _ in token_grid.choices(on_gpu))
 
 
 @pytest.mark.parametrize("bad", [1, 4096.0, "256", True, -1, 10**9, [256]])
 def test_other_sizes_are_refused(bad):
     with pytest.raises(intake.IntakeError, match="allowed are 64, 256"):
-        native.check(bad)
+        token_grid.check(bad)
     with pytest.raises(intake.IntakeError, match="allowed"):
         comparing.check(Image.new("RGB", (64, 64)), "what?", native=bad)
 
 
 def test_4096_tokens_are_refused_on_a_cpu(bundled):
-    assert native.check(4096) == 4096 and native.check(0) is None
+    assert token_grid.check(4096) == 4096 and token_grid.check(0) is None
     with pytest.raises(intake.IntakeError, match="1,024"):
-        native.check(4096, native.sizes(bundled))
+        token_grid.check(4096, token_grid.sizes(bundled))
 
 
 @pytest.mark.parametrize("size", [(512, 512), (640, 427), (300, 900), (2000, 1500), (90, 64)])
 def test_tokens_are_those_of_the_processor(bundled, size):
-    assert native.tokens_of(bundled, size, None) == bundled.picture(Image.new("RGB", size)).tokens
+    assert (
+        token_grid.tokens_of(bundled, size, None) == bundled.picture(Image.new("RGB", size)).tokens
+    )
     for chosen in (64, 256, 1024):
-        rows, columns = native.grid_of(size, chosen)
-        assert native.tokens_of(bundled, size, chosen) == rows * columns <= chosen
+        rows, columns = token_grid.grid_of(size, chosen)
+        assert token_grid.tokens_of(bundled, size, chosen) == rows * columns <= chosen
         assert rows * columns > 0.8 * chosen
         assert abs(rows / columns * size[0] / size[1] - 1) < 0.25
 
 
 def test_the_curve_meets_its_measurements():
-    fitted = native.curve()
-    assert native.times(1024, 1024, fitted) == 1
+    fitted = token_grid.curve()
+    assert token_grid.times(1024, 1024, fitted) == 1
     # Measured in the committed benchmark: 28.1 s at 1024 tokens, 3.8 s at 200.
-    assert native.times(1024, 200, fitted) == pytest.approx(7.4, rel=0.2)
-    assert native.times(4096, 1024, fitted) > 4
-    assert "times as long" in native.cost_words(1014, 203, 256)
-    assert "times" not in native.cost_words(256, 51, 256)
+    assert token_grid.times(1024, 200, fitted) == pytest.approx(7.4, rel=0.2)
+    assert token_grid.times(4096, 1024, fitted) > 4
+    assert "times as long" in token_grid.cost_words(1014, 203, 256)
+    assert "times" not in token_grid.cost_words(256, 51, 256)
 
 
 def test_a_picture_is_cut_as_asked(bundled, picture):
     settings = {"native": 64, "max_new_tokens": 2, "shrunk": True}
     result = comparing.compare(bundled, picture, "what is this?", 0.25, **settings)
-    rows, columns = native.grid_of(picture.size, 64)
+    rows, columns = token_grid.grid_of(picture.size, 64)
     assert result["where"]["grid"] == [rows, columns]
     assert result["full"]["visual_tokens"] == result["tokens_total"] == rows * columns
     assert result["tokens_kept"] <= 16 and result["shrunk"]["visual_tokens"] <= 16
@@ -64,9 +68,9 @@ def test_a_picture_is_cut_as_asked(bundled, picture):
 def test_the_page_tells_the_cost_first(bundled, picture, tmp_path):
     path = tmp_path / "a.png"
     picture.save(path)
-    live = page_live.Live(page_steps.Steps(tmp_path), SimpleNamespace(model=bundled), None)
+    live = page_live.Live(steps.Steps(tmp_path), SimpleNamespace(model=bundled), None)
     said = live.on_cut(str(path), "what?", 20, "share", 1024)
-    full = native.tokens_of(bundled, picture.size, 1024)
+    full = token_grid.tokens_of(bundled, picture.size, 1024)
     assert f"{full:,} visual tokens" in said and "times as long" in said and "never saw" in said
     assert "about 16." in live.on_cut(str(path), "what?", 20, "share", 0)
     assert "allowed are" in live.on_cut(str(path), "what?", 20, "share", 4096)

@@ -9,15 +9,19 @@ from PIL import Image
 from test_laws import QUESTION, gap, logits, stock_inputs, stock_logits
 from transformers import AttentionInterface
 
-from arr_coc import components, peers_select, qwen_attention, qwen_encode
+from arr_coc import balancing, components
 from arr_coc.attending import TopK
-from arr_coc.balancing import NEUTRAL
-from arr_coc.peers import ARRCOC, EVERY, METHODS, TRAINED, VARIANTS
-from arr_coc.peers_before import Uniform, ViCrop
-from arr_coc.peers_words import WORDS
-from arr_coc.realizing import Config, Realizer
+from arr_coc.config import NEUTRAL, Config
+from arr_coc.peers import selection
+from arr_coc.peers.before import Uniform, ViCrop
+from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
+from arr_coc.peers.names import WORDS
+from arr_coc.peers.ours import ARRCOC, TRAINED
+from arr_coc.peers.texture_candidates import CANDIDATES
+from arr_coc.qwen import attention as qwen_attention
+from arr_coc.qwen import encoding, inputs
+from arr_coc.realizing import Realizer
 from arr_coc.texture import INDEX
-from arr_coc.texture_candidates import CANDIDATES
 
 SLACK = {"stock", "downsample", "vicrop"}  # whole rows and columns cannot fill every budget
 NO_IDENTITY = {"vicrop", "arr-coc", "arr-coc-after"}  # hold a glance, whatever the budget
@@ -56,22 +60,22 @@ def reduce(name, host, ask, budget):
 
 
 def test_small_grid_fills_the_budget_without_exceeding_it():
-    assert peers_select.small_grid((8, 10), 80) == (8, 10)
-    assert peers_select.small_grid((8, 10), 16) == (4, 4)  # rounding down gives 3 x 4
-    assert peers_select.small_grid((16, 16), 51) == (7, 7)
-    assert peers_select.small_grid((1, 40), 9) == (1, 9)
-    assert peers_select.small_grid((40, 1), 9) == (9, 1)
+    assert inputs.small_grid((8, 10), 80) == (8, 10)
+    assert inputs.small_grid((8, 10), 16) == (4, 4)  # rounding down gives 3 x 4
+    assert inputs.small_grid((16, 16), 51) == (7, 7)
+    assert inputs.small_grid((1, 40), 9) == (1, 9)
+    assert inputs.small_grid((40, 1), 9) == (9, 1)
     for grid in [(7, 11), (3, 50), (16, 16)]:
         for tokens in range(1, grid[0] * grid[1] + 1):
-            rows, columns = peers_select.small_grid(grid, tokens)
+            rows, columns = inputs.small_grid(grid, tokens)
             assert 1 <= rows <= grid[0] and 1 <= columns <= grid[1]
             assert tokens / 2 < rows * columns <= tokens
 
 
 def test_centre_takes_the_middle_then_its_neighbours():
-    near = peers_select.central((3, 3)).flatten()
-    assert peers_select.best(near, 1).tolist() == [4]
-    assert peers_select.best(near, 5).tolist() == [1, 3, 4, 5, 7]
+    near = selection.central((3, 3)).flatten()
+    assert selection.best(near, 1).tolist() == [4]
+    assert selection.best(near, 5).tolist() == [1, 3, 4, 5, 7]
 
 
 def test_random_is_seeded_by_picture_and_question_and_grows_with_the_budget(tiny, ask):
@@ -85,13 +89,13 @@ def test_divprune_takes_the_farthest_from_all_chosen():
     # At 0, 10, 90 and 180 degrees: 180 is farthest from its nearest, then 0, then 90.
     angle = torch.tensor([0.0, 10.0, 90.0, 180.0]).deg2rad()
     features = torch.stack([angle.cos(), angle.sin()], 1) * torch.tensor([[1.0], [5.0], [2.0], [1]])
-    picks = [peers_select.max_min_select(features, k).tolist() for k in (1, 2, 3)]
+    picks = [selection.max_min_select(features, k).tolist() for k in (1, 2, 3)]
     assert picks == [[3], [0, 3], [0, 2, 3]]
 
 
 def test_cdpruner_kernel_weighs_cosine_by_relevance_scaled_to_one():
     features = torch.tensor([[1.0, 0.0], [3.0, 0.0], [1.0, 1.0]])
-    kernel = peers_select.conditional_kernel(features, torch.tensor([0.0, 5.0, 10.0]))
+    kernel = selection.conditional_kernel(features, torch.tensor([0.0, 5.0, 10.0]))
     half = 0.5 * 2**-0.5
     expected = torch.tensor([[0, 0, 0], [0, 0.25, half], [0, half, 1.0]]).double()
     assert gap(kernel, expected) < 1e-7
@@ -99,7 +103,7 @@ def test_cdpruner_kernel_weighs_cosine_by_relevance_scaled_to_one():
 
 def test_cdpruner_takes_what_raises_the_determinant_most():
     kernel = torch.tensor([[1, 0.9, 0], [0.9, 1, 0], [0, 0, 0.5]]).double()
-    assert peers_select.dpp_greedy(kernel, 2).tolist() == [0, 2]  # .5 against 1 - .81
+    assert selection.dpp_greedy(kernel, 2).tolist() == [0, 2]  # .5 against 1 - .81
     vectors = torch.randn(9, 4, generator=torch.Generator().manual_seed(0)).double()
     kernel = vectors @ vectors.t() / 20
     chosen: list[int] = []
@@ -107,14 +111,14 @@ def test_cdpruner_takes_what_raises_the_determinant_most():
         rest = [i for i in range(9) if i not in chosen]
         blocks = [kernel[[*chosen, i]][:, [*chosen, i]].det() for i in rest]
         chosen.append(rest[int(torch.stack(blocks).argmax())])
-        assert peers_select.dpp_greedy(kernel, k).tolist() == sorted(chosen)
+        assert selection.dpp_greedy(kernel, k).tolist() == sorted(chosen)
     # Past the rank of 4 nothing raises it any more: the largest diagonal values follow.
     rest = sorted((i for i in range(9) if i not in chosen), key=lambda i: -kernel[i, i])
-    assert peers_select.dpp_greedy(kernel, 6).tolist() == sorted(chosen + rest[:2])
+    assert selection.dpp_greedy(kernel, 6).tolist() == sorted(chosen + rest[:2])
 
 
 def test_cdpruner_relevance_is_the_mean_cosine_to_the_words(tiny, ask):
-    features = qwen_encode.encode_all(tiny.model.model.visual, ask.picture).features
+    features = encoding.encode_all(tiny.model.model.visual, ask.picture).features
     ids = tiny.tokenizer(QUESTION, add_special_tokens=False).input_ids
     words = tiny.model.get_input_embeddings().weight[ids]
     cosine = torch.cosine_similarity(features[:, None], words[None], dim=2).mean(1)
@@ -123,9 +127,9 @@ def test_cdpruner_relevance_is_the_mean_cosine_to_the_words(tiny, ask):
 
 def test_dart_takes_pivots_then_their_least_duplicates_in_turn():
     features = torch.tensor([[10, 0], [0, 9], [1, 0], [0, 1], [-1, 0], [1, 1.0]])
-    assert peers_select.dart_select(features, 1, 2).tolist() == [0]
-    assert peers_select.dart_select(features, 4, 2).tolist() == [0, 1, 2, 4]
-    assert peers_select.dart_select(features, 5, 2).tolist() == [0, 1, 2, 3, 4]
+    assert selection.dart_select(features, 1, 2).tolist() == [0]
+    assert selection.dart_select(features, 4, 2).tolist() == [0, 1, 2, 4]
+    assert selection.dart_select(features, 5, 2).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_visionzip_keeps_54_of_64_and_merges_the_rest_by_key():
@@ -133,7 +137,7 @@ def test_visionzip_keeps_54_of_64_and_merges_the_rest_by_key():
     one, other = [1.0, 0.0], [0.0, 1.0]
     keys = torch.tensor([one] * 8 + [one, other, other, other, one, one])
     # 8 dominant, and 2 targets evenly among the other 6: tokens 8 and 11.
-    places, weights = peers_select.visionzip_merge(received, keys, 10)
+    places, weights = selection.visionzip_merge(received, keys, 10)
     assert places.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 11]
     assert torch.equal(weights[:8, :8], torch.eye(8))
     assert gap(weights[8, [8, 12, 13]], torch.full((3,), 1 / 3)) < 1e-6
@@ -144,9 +148,9 @@ def test_visionzip_keeps_54_of_64_and_merges_the_rest_by_key():
 def test_visionzip_merges_features_and_planes_alike(tiny, ask):
     visual = tiny.model.model.visual
     with qwen_attention.listening(visual.blocks[-2].attn) as heard:
-        everything = qwen_encode.encode_all(visual, ask.picture)
+        everything = encoding.encode_all(visual, ask.picture)
     received, keys = qwen_attention.vision_attention(visual.blocks[-2].attn, heard, 2)
-    places, weights = peers_select.visionzip_merge(received, keys, 20)
+    places, weights = selection.visionzip_merge(received, keys, 20)
     reduced = reduce("visionzip", tiny, ask, 20)
     pairs = zip((everything.features, *everything.deepstack),
                 (reduced.tokens.features, *reduced.tokens.deepstack), strict=True)  # fmt: skip
@@ -167,7 +171,7 @@ def test_visionzip_reads_the_attention_that_the_encoder_pays(tiny, ask):
     AttentionInterface.register("recording", recording)
     fresh = tiny_host()  # another instance: setting the implementation here must not touch ours
     fresh.model.set_attn_implementation({"vision_config": "recording"})
-    qwen_encode.encode_all(fresh.model.model.visual, ask.picture)
+    encoding.encode_all(fresh.model.model.visual, ask.picture)
     expected = weights[-2][0].mean((0, 1)).view(-1, 4).mean(1)
     score = reduce("visionzip", tiny, ask, 9).score.flatten()
     assert gap(score, expected) < 1e-7 and score.std() > 1e-6
@@ -177,7 +181,7 @@ def test_fastv_reads_the_last_token_in_the_second_layer(tiny, ask):
     n, start = ask.picture.tokens, ask.prompt.prefix.shape[1]
     fresh = tiny_host()
     fresh.model.set_attn_implementation({"text_config": "eager"})
-    tokens = qwen_encode.encode_all(fresh.model.model.visual, ask.picture)
+    tokens = encoding.encode_all(fresh.model.model.visual, ask.picture)
     attentions = fresh.model(
         input_ids=ask.prompt.ids(n),
         position_ids=ask.prompt.position_ids(tokens.places),
@@ -197,20 +201,20 @@ def test_pixelprune_predicts_left_or_along_an_edge_that_runs_on():
     # (1, 2): the step before column 2 runs on from above. (2, 2): its left is unlike its up-left, so
     # the left predicts it.
     expected = [[True, False, True], [False, False, False], [False, True, True]]
-    assert peers_select.pixelprune_keep(units, 5).tolist() == expected
-    assert peers_select.pixelprune_keep(units, 25)[2].tolist() == [False, False, False]
+    assert selection.pixelprune_keep(units, 5).tolist() == expected
+    assert selection.pixelprune_keep(units, 25)[2].tolist() == [False, False, False]
     # The largest difference over a unit decides, not the mean one.
     wide = torch.zeros(1, 2, 100)
     wide[0, 1, 7] = 9
-    assert peers_select.pixelprune_keep(wide, 8).tolist() == [[True, True]]
+    assert selection.pixelprune_keep(wide, 8).tolist() == [[True, True]]
 
 
 def test_pixelprune_searches_tau_and_fills_the_budget():
     units = torch.tensor([[0, 10, 30, 31, 100.0]])[..., None]  # residuals: inf, 10, 20, 1, 69
-    picks = [peers_select.pixelprune_select(units, k)[0].tolist() for k in (1, 2, 3, 4, 5)]
+    picks = [selection.pixelprune_select(units, k)[0].tolist() for k in (1, 2, 3, 4, 5)]
     assert picks == [[0], [0, 4], [0, 2, 4], [0, 1, 2, 4], [0, 1, 2, 3, 4]]
     even = torch.ones(2, 2, 1)
-    assert peers_select.pixelprune_select(even, 3)[0].tolist() == [0, 1, 2]
+    assert selection.pixelprune_select(even, 3)[0].tolist() == [0, 1, 2]
 
 
 def test_pixelprune_sees_the_pixels_of_each_place(tiny):
@@ -223,16 +227,16 @@ def test_pixelprune_sees_the_pixels_of_each_place(tiny):
 def test_vicrop_window_is_where_attention_stands_out():
     attention = torch.zeros(6, 8)
     attention[2:4, 4:6] = 1
-    assert peers_select.crop_window(attention, (2, 2)) == (2, 4, 4, 6)
+    assert selection.crop_window(attention, (2, 2)) == (2, 4, 4, 6)
     attention[2:5, 4:7] = 1  # three by three: the window of that size stands out more
-    assert peers_select.crop_window(attention, (2, 2)) == (2, 4, 5, 7)
-    assert peers_select.crop_window(torch.ones(3, 3), (2, 2)) == (0, 0, 2, 2)
-    assert peers_select.crop_window(torch.ones(1, 5), (1, 2)) == (0, 0, 1, 2)
+    assert selection.crop_window(attention, (2, 2)) == (2, 4, 5, 7)
+    assert selection.crop_window(torch.ones(3, 3), (2, 2)) == (0, 0, 2, 2)
+    assert selection.crop_window(torch.ones(1, 5), (1, 2)) == (0, 0, 1, 2)
 
 
 def test_vicrop_looks_again_at_the_window_where_it_lies(tiny, ask, monkeypatch):
     window, crops = (1, 2, 6, 8), []  # 5 x 6 native tokens
-    monkeypatch.setattr(peers_select, "crop_window", lambda *_: window)
+    monkeypatch.setattr(selection, "crop_window", lambda *_: window)
     resized = tiny.resized
     monkeypatch.setattr(tiny, "resized", lambda *a: crops.append(a) or resized(*a))
     native = reduce("vicrop", tiny, ask, 76)
@@ -254,7 +258,7 @@ def test_vicrop_relative_divides_by_the_attention_under_a_general_instruction(ti
 @pytest.mark.parametrize("budget", [4, 20, 50])
 def test_downsample_equals_the_stock_model_on_the_resized_image(tiny, ask, noise, budget):
     reduced = reduce("downsample", tiny, ask, budget)
-    rows, columns = peers_select.small_grid(ask.picture.grid, budget)
+    rows, columns = inputs.small_grid(ask.picture.grid, budget)
     small = noise.resize((columns * 32, rows * 32), Image.Resampling.BICUBIC)
     batch = tiny.image_processor(
         images=small, return_tensors="pt", size={"shortest_edge": 1, "longest_edge": 10**6}
@@ -520,5 +524,5 @@ def test_a_part_is_not_taken_out_of_weights_that_lack_it(tiny, weighted, ask):
 
 
 def test_one_part_less_than_one_is_training_free():
-    parts = components.Components({"combiner": components.Combiner()})
+    parts = components.Components({"combiner": balancing.Combiner()})
     assert parts.without("combiner") is None and parts.without("adapter").names == ["combiner"]

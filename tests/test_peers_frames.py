@@ -6,13 +6,13 @@ from PIL import Image
 from test_laws import QUESTION, TOLERANCE, encoded, gap, half_size
 from transformers.vision_utils import get_vision_position_ids
 
-from arr_coc import peers_frames
 from arr_coc.allocators import QuadTree
 from arr_coc.attending import Allocation
-from arr_coc.peers import VARIANTS
-from arr_coc.qwen_encode import cell_patch_positions, cell_places
+from arr_coc.peers import frames
+from arr_coc.peers.methods import VARIANTS
+from arr_coc.qwen.encoding import cell_patch_positions, cell_places
 
-FRAMES = [peers_frames.coarse, peers_frames.coarse_encoder, peers_frames.compact]
+FRAMES = [frames.coarse, frames.coarse_encoder, frames.compact]
 NAMES = ["quadtree-coarse-frame", "quadtree-coarse-encoder", "quadtree-compact"]
 # 5 x 7: a native cell, one of 2 x 2, one of 4 x 4 cut to 1 x 3 by both edges.
 MIXED = Allocation((5, 7), torch.tensor([[0, 1, 2], [1, 1, 2], [2, 1, 1]]), torch.ones(3))
@@ -47,7 +47,7 @@ def test_native_cells_stand_in_the_same_places_in_every_frame(frame):
 
 
 def test_coarse_is_the_cell_s_own_grid_and_the_table_from_corner_to_corner():
-    positions, learned_at, places = peers_frames.coarse(MIXED, 2)
+    positions, learned_at, places = frames.coarse(MIXED, 2)
     assert places.tolist() == [[1, 2], [1, 2], [1, 1]]
     assert positions[4:8].tolist() == [[2, 4], [2, 5], [3, 4], [3, 5]]
     # Levels 1 and 2 have 3 x 4 and 2 x 2 cells, of 10 x 14 native patches in all.
@@ -56,13 +56,13 @@ def test_coarse_is_the_cell_s_own_grid_and_the_table_from_corner_to_corner():
 
 
 def test_coarse_encoder_keeps_native_places_for_the_language_model():
-    coarse, mixed = peers_frames.coarse(MIXED, 2), peers_frames.coarse_encoder(MIXED, 2)
+    coarse, mixed = frames.coarse(MIXED, 2), frames.coarse_encoder(MIXED, 2)
     assert torch.equal(mixed.positions, coarse.positions)
     assert torch.equal(mixed.places, cell_places(MIXED.bounds()))
 
 
 def test_compact_puts_patches_one_apart_around_the_native_centre():
-    positions, learned_at, places = peers_frames.compact(MIXED, 2)
+    positions, learned_at, places = frames.compact(MIXED, 2)
     native = cell_patch_positions(MIXED.bounds(), 2)
     blocks = positions.view(3, 4, 2)
     assert gap(blocks.mean(1), native.view(3, 4, 2).mean(1)) < 1e-6
@@ -74,7 +74,7 @@ def test_all_level_1_cells_in_the_coarse_frame_equal_the_half_size_image(tiny, a
     visual, allocation = tiny.model.model.visual, level_1(ask.picture.grid)
     small, grid_thw = half_size(tiny, ask)
     stock = visual(small, grid_thw=grid_thw, return_dict=True)
-    ours = peers_frames.encode_in(visual, ask.picture, allocation, peers_frames.coarse)
+    ours = frames.encode_in(visual, ask.picture, allocation, frames.coarse)
     assert gap(ours.features, stock.pooler_output) < TOLERANCE
     for plane, own in zip(stock.deepstack_features, ours.deepstack, strict=True):
         assert gap(plane, own) < TOLERANCE
@@ -89,9 +89,9 @@ def test_the_native_frame_is_what_the_host_encodes(tiny, ask):
 
     def native(cells, merge):
         at = cell_patch_positions(cells.bounds(), merge)
-        return peers_frames.Frame(at, at, cell_places(cells.bounds()))
+        return frames.Frame(at, at, cell_places(cells.bounds()))
 
-    ours = peers_frames.encode_in(tiny.model.model.visual, ask.picture, allocation, native)
+    ours = frames.encode_in(tiny.model.model.visual, ask.picture, allocation, native)
     usual = encoded(tiny, ask, allocation, "before")
     assert torch.equal(ours.features, usual.features) and torch.equal(ours.places, usual.places)
 

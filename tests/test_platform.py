@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from spaces.zero.gradio import error as platform_error
 
-from arr_coc import comparing, intake, page_live, page_steps, serving
+from arr_coc.page import live, steps
+from arr_coc.service import comparing, intake
 
 REQUEST = comparing.check(Image.new("RGB", (64, 64), "red"), "what?", shrunk=True)
 STOPS = [
@@ -66,7 +67,7 @@ def look(**changes):
 
 @pytest.mark.parametrize("error,words", ALL, ids=lambda value: str(value)[:30])
 def test_each_cause_has_its_own_sentence(error, words):
-    said = page_steps.refusal(error)
+    said = steps.refusal(error)
     assert isinstance(said, gr.Error) and words in said.message
     assert said.message.endswith(".") and "secret" not in said.message and "/" not in said.message
 
@@ -82,7 +83,7 @@ def test_the_full_look_stands_when_the_focused_one_fails(error, words):
 def test_the_full_look_stands_when_the_worker_dies(error, words):
     done = ("full", look(text="red", done=True))
     stream = records(done, ("focused", look(stage="encode")), error=error)
-    *passed, (kind, result) = serving.standing(stream, Model(), REQUEST)
+    *passed, (kind, result) = comparing.standing(stream, Model(), REQUEST)
     assert kind == "result" and len(passed) == 2
     assert result["full"]["text"] == "red" and result["full"]["error"] is None
     assert words in result["focused"]["error"] and result["shrunk"] is None
@@ -90,14 +91,14 @@ def test_the_full_look_stands_when_the_worker_dies(error, words):
 
 def test_the_shrunk_look_alone_may_fail():
     done = [(key, look(text="red", done=True)) for key in ("full", "focused")]
-    *_, (_, result) = serving.standing(records(*done, error=MemoryError()), Model(), REQUEST)
+    *_, (_, result) = comparing.standing(records(*done, error=MemoryError()), Model(), REQUEST)
     assert result["focused"]["error"] is None and "memory" in result["shrunk"]["error"]
 
 
 @pytest.mark.parametrize("first", [(), (("full", look(text="r")),), (("full", look(error="x")),)])
 def test_nothing_stands_without_a_full_look(first):
     with pytest.raises(TimeoutError):
-        list(serving.standing(records(*first, error=TimeoutError()), Model(), REQUEST))
+        list(comparing.standing(records(*first, error=TimeoutError()), Model(), REQUEST))
 
 
 def test_on_the_page_and_over_the_api(monkeypatch):
@@ -106,7 +107,7 @@ def test_on_the_page_and_over_the_api(monkeypatch):
     done = ("full", look(text="red", done=True))
     monkeypatch.setattr(app.LOADER, "get", Model)
     picture = Image.new("RGB", (64, 64), "red")
-    monkeypatch.setattr(page_live, "source_of", lambda given, folder: given)
+    monkeypatch.setattr(live, "source_of", lambda given, folder: given)
     aborted = platform_error("ZeroGPU worker error", "GPU task aborted")
     monkeypatch.setattr(app.LIVE, "run", lambda request: records(done, error=aborted))
     result = app.compare(picture, "what?")
@@ -122,8 +123,8 @@ def test_on_the_page_and_over_the_api(monkeypatch):
 
 
 def test_what_is_unexpected_is_said_and_kept_in_the_log(caplog):
-    assert "KeyError" in page_steps.refusal(KeyError("secret")).message
+    assert "KeyError" in steps.refusal(KeyError("secret")).message
     assert "secret" in caplog.text
     caplog.clear()
-    page_steps.refusal(intake.IntakeError("empty"))
+    steps.refusal(intake.IntakeError("empty"))
     assert caplog.text == ""

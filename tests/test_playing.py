@@ -5,7 +5,11 @@ import json
 import pytest
 from PIL import ImageChops
 
-from arr_coc import intake, page, playing, scenes
+from arr_coc.page import drawn as page_drawn
+from arr_coc.page import frame
+from arr_coc.scenes import questions
+from arr_coc.scenes import scene as scenes_scene
+from arr_coc.service import intake
 
 
 def test_kinds_come_from_the_published_scores(tmp_path):
@@ -14,40 +18,40 @@ def test_kinds_come_from_the_published_scores(tmp_path):
     }
     path = tmp_path / "scores.json"
     path.write_text(json.dumps(scores))
-    assert playing.good_kinds(path) == ("colour",) and playing.weak_kinds(path) == ("count",)
+    assert page_drawn.good_kinds(path) == ("colour",) and page_drawn.weak_kinds(path) == ("count",)
     scores["native"]["kinds"]["colour"]["right"] = 1
     path.write_text(json.dumps(scores))
-    assert playing.good_kinds(path) == ("count", "colour")  # never nothing at all
-    assert set(playing.good_kinds()) <= set(scenes.KINDS) and playing.good_kinds()
-    assert playing.can_read(("word", "colour")) and not playing.can_read(("colour",))
-    assert playing.all_kinds() == tuple(scenes.KINDS)
+    assert page_drawn.good_kinds(path) == ("count", "colour")  # never nothing at all
+    assert set(page_drawn.good_kinds()) <= set(questions.KINDS) and page_drawn.good_kinds()
+    assert page_drawn.can_read(("word", "colour")) and not page_drawn.can_read(("colour",))
+    assert page_drawn.all_kinds() == tuple(questions.KINDS)
 
 
 def test_every_kind_has_plain_words():
-    assert set(page.ABILITIES) == set(scenes.KINDS)
-    said = page.about(True, playing.good_kinds(), playing.weak_kinds())
-    assert page.ABILITIES[playing.good_kinds()[0]] in said and "deleted within the hour" in said
+    assert set(frame.ABILITIES) == set(questions.KINDS)
+    said = frame.about(True, page_drawn.good_kinds(), page_drawn.weak_kinds())
+    assert frame.ABILITIES[page_drawn.good_kinds()[0]] in said and "deleted within the hour" in said
 
 
 def test_three_questions_of_those_kinds_with_their_truth():
     for seed in (3, 50, 700):
-        made = playing.new_picture(("colour", "exists"), seed)
-        scene = scenes.make_scene(made.seed, kinds=("colour", "exists"))
+        made = page_drawn.new_picture(("colour", "exists"), seed)
+        scene = scenes_scene.make_scene(made.seed, kinds=("colour", "exists"))
         known = {question.text: question.answer for question in scene.questions}
-        assert len(made.questions) == 3 and made.seed < scenes.TEST_SEED
+        assert len(made.questions) == 3 and made.seed < scenes_scene.TEST_SEED
         assert all(known[question] == answer for question, answer in made.questions)
         kinds = {q.kind for q in scene.questions if (q.text, q.answer) in made.questions}
         assert kinds == {"colour", "exists"}
-    assert playing.new_picture(("colour",)).seed < scenes.TEST_SEED
+    assert page_drawn.new_picture(("colour",)).seed < scenes_scene.TEST_SEED
 
 
 @pytest.mark.parametrize("text", ["47", "hello", "E=mc2", "x"])
 def test_the_visitors_own_word_is_on_the_sign(text):
-    made = playing.sign_with(text, seed=100)
+    made = page_drawn.sign_with(text, seed=100)
     ((question, answer),) = made.questions
     assert answer == text.lower() and question
     kind = "number" if text.isdigit() else "word"
-    drawn = scenes.make_scene(made.seed, kinds=(kind,)).image
+    drawn = scenes_scene.make_scene(made.seed, kinds=(kind,)).image
     left, top, right, bottom = ImageChops.difference(made.image, drawn).getbbox()
     assert (right - left) * (bottom - top) < 0.1 * 512 * 512  # nothing but the sign changed
 
@@ -55,4 +59,4 @@ def test_the_visitors_own_word_is_on_the_sign(text):
 @pytest.mark.parametrize("text", ["", "   ", "much too long", "<b>", "${7*6}", "ü", None, 47])
 def test_what_may_not_be_written_is_a_sentence(text):
     with pytest.raises(intake.IntakeError):
-        playing.sign_with(text)
+        page_drawn.sign_with(text)

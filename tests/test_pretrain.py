@@ -13,8 +13,13 @@ import torch
 from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
 import arr_coc
-from arr_coc import pretrain, pretrain_data, pretrain_model, scenes, scenes_draw
-from arr_coc.pretrain_stages import Codes, Heads, Run, answer_logits, look
+from arr_coc.evaluate import stats
+from arr_coc.pretrain import __main__ as pretrain
+from arr_coc.pretrain import data
+from arr_coc.pretrain import model as pretrain_model
+from arr_coc.pretrain.stages import Codes, Heads, Run, answer_logits, look
+from arr_coc.scenes import drawing
+from arr_coc.scenes import scene as scenes_scene
 
 BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
 
@@ -45,7 +50,7 @@ def test_tokenizer_is_the_same_every_time_and_loses_nothing(tokenizer):
     assert again.get_vocab() == tokenizer.get_vocab()
     for text in ("what colour is the fish?", "IS THERE a Zebra", "¿dónde está? 東京 12:30"):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-    for word in (*scenes_draw.glyph_names(), *scenes_draw.HOSTS, *scenes_draw.COLOURS):
+    for word in (*drawing.glyph_names(), *drawing.HOSTS, *drawing.COLOURS):
         assert len(tokenizer(f" {word}")["input_ids"]) == 1, word
 
 
@@ -66,9 +71,9 @@ def test_chat_template_has_the_stock_shape(tokenizer):
 
 @pytest.mark.parametrize("size", [(256, 256), (384, 256), (128, 192)])
 def test_patchify_is_the_stock_processor(size):
-    scene = scenes.make_scene(3, size=size)
-    images, _, _ = pretrain_data.collate([scene], size)
-    pixels, grid = pretrain_data.patchify(images)
+    scene = scenes_scene.make_scene(3, size=size)
+    images, _, _ = data.collate([scene], size)
+    pixels, grid = data.patchify(images)
     stock = pretrain_model.build_image_processor()(images=[scene.image], return_tensors="pt")
     assert torch.equal(grid, stock["image_grid_thw"])
     assert torch.allclose(pixels, stock["pixel_values"], atol=1e-5)
@@ -76,11 +81,11 @@ def test_patchify_is_the_stock_processor(size):
 
 def test_packed_questions_equal_single_chats(fresh, tokenizer):
     size, pads = (256, 192), 8 * 6
-    scene = scenes.make_scene(4, size=size)
-    images, _, questions = pretrain_data.collate([scene], size)
-    packer = pretrain_data.Packer(tokenizer)
+    scene = scenes_scene.make_scene(4, size=size)
+    images, _, questions = data.collate([scene], size)
+    packer = data.Packer(tokenizer)
     packed = packer.pack(questions, 6, 8)
-    pixels, grid = pretrain_data.patchify(images)
+    pixels, grid = data.patchify(images)
     with torch.no_grad():
         together = answer_logits(fresh, packed, look(fresh, images), "cpu")
         for number, question in enumerate(scene.questions):
@@ -101,63 +106,63 @@ def _shown(cells, key: str, names, where=None) -> set[str]:
 
 
 def test_cells_name_what_is_there():
-    scene = scenes.make_scene(11, kinds=["emblem_colour"])
-    cells = pretrain_data.cell_labels(scene, 16, 16)
+    scene = scenes_scene.make_scene(11, kinds=["emblem_colour"])
+    cells = data.cell_labels(scene, 16, 16)
     things = {thing.name for thing in scene.objects}
-    assert _shown(cells, "name", pretrain_data.THING_NAMES) == things
+    assert _shown(cells, "name", data.THING_NAMES) == things
     host = next(thing for thing in scene.objects if thing.detail_kind == "emblem")
-    colours = _shown(cells, "colour", pretrain_data.COLOUR_NAMES, cells["detail"] == 1)
+    colours = _shown(cells, "colour", data.COLOUR_NAMES, cells["detail"] == 1)
     assert host.detail in colours
     assert cells["centre"].sum() <= len(scene.objects)
-    assert set(cells) == {*pretrain_data.ATTRIBUTES, "characters"}
-    for key, classes in pretrain_data.ATTRIBUTES.items():
+    assert set(cells) == {*data.ATTRIBUTES, "characters"}
+    for key, classes in data.ATTRIBUTES.items():
         assert cells[key].min() >= 0 and cells[key].max() < classes
 
 
 def test_cells_carry_what_is_written_and_who_is_beside():
-    scene = scenes.make_scene(3, kinds=["number"])
-    cells = pretrain_data.cell_labels(scene, 16, 16)
+    scene = scenes_scene.make_scene(3, kinds=["number"])
+    cells = data.cell_labels(scene, 16, 16)
     host = next(thing for thing in scene.objects if thing.detail_kind == "number")
-    here = cells["name"] == pretrain_data.THING_NAMES.index(host.name)
+    here = cells["name"] == data.THING_NAMES.index(host.name)
     digits = [set(cells[key][here]) - {0} for key in ("tens", "units")]
     assert digits == [{int(digit) + 1} for digit in host.detail]
-    scene = scenes.make_scene(2, kinds=["beside"])
-    cells = pretrain_data.cell_labels(scene, 16, 16)
+    scene = scenes_scene.make_scene(2, kinds=["beside"])
+    cells = data.cell_labels(scene, 16, 16)
     question = scene.questions[0]
     key = "left" if "left" in question.text else "above"
-    assert question.answer in _shown(cells, key, pretrain_data.THING_NAMES)
+    assert question.answer in _shown(cells, key, data.THING_NAMES)
 
 
 def test_characters_are_found_where_they_stand():
-    scene = scenes.make_scene(3, kinds=["number"])
-    found = pretrain_data.cell_labels(scene, 16, 16)["characters"].reshape(16, 32, -1)
+    scene = scenes_scene.make_scene(3, kinds=["number"])
+    found = data.cell_labels(scene, 16, 16)["characters"].reshape(16, 32, -1)
     thing = next(thing for thing in scene.objects if thing.detail_kind == "number")
     x0, y0, x1, y1 = thing.detail_box
     row = int((y0 + y1) / 2 / 32)
     for digit, x in zip(thing.detail, (0.25, 0.75), strict=True):
         column = int((x0 + x * (x1 - x0)) / 16)  # half a token is 16 pixels
         near = found[row, max(0, column - 1) : column + 2]
-        assert near[:, pretrain_data.CHARACTERS.index(digit)].any()
+        assert near[:, data.CHARACTERS.index(digit)].any()
 
 
 def test_plates_are_practice_without_questions():
-    scene = pretrain_data.plates(np.random.default_rng(0), (256, 256))
+    scene = data.plates(np.random.default_rng(0), (256, 256))
     assert scene.questions == () and len(scene.objects) >= 3
-    cells = pretrain_data.cell_labels(scene, 8, 8)
+    cells = data.cell_labels(scene, 8, 8)
     assert cells["name"].max() == 0 and cells["detail"].max() == 2 and cells["characters"].sum() > 5
 
 
 def test_easy_vqa_joins_the_mixture():
     rng = np.random.default_rng(0)
-    images, cells, questions = pretrain_data.easy_vqa_batch(rng, 3, (128, 128))
+    images, cells, questions = data.easy_vqa_batch(rng, 3, (128, 128))
     assert images.shape == (3, 128, 128, 3) and images.dtype == torch.uint8
-    assert all((cells[key] == pretrain_data.UNKNOWN).all() for key in pretrain_data.ATTRIBUTES)
+    assert all((cells[key] == data.UNKNOWN).all() for key in data.ATTRIBUTES)
     assert all(question.kind == "easy_vqa" for asked in questions for question in asked)
 
 
 def test_processes_draw_different_batches_of_the_same_shape():
     def batch(rank):
-        return pretrain_data.Batches(pretrain_data.VIEWS, 64, 4, 0, rank, 2)[1]
+        return data.Batches(data.VIEWS, 64, 4, 0, rank, 2)[1]
 
     (first, _, _), (second, _, _), (again, _, _) = batch(0), batch(1), batch(0)
     assert first.shape == second.shape
@@ -234,8 +239,8 @@ def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
 
 
 def test_wilson_interval():
-    assert pretrain.wilson(0, 10)[0] == 0 and pretrain.wilson(10, 10)[1] == 1
-    low, high = pretrain.wilson(150, 300)
+    assert stats.wilson(0, 10)[0] == 0 and stats.wilson(10, 10)[1] == 1
+    low, high = stats.wilson(150, 300)
     assert low == pytest.approx(0.444, abs=0.002) and high == pytest.approx(0.556, abs=0.002)
 
 
@@ -252,7 +257,9 @@ def test_the_bundled_base_is_a_small_qwen3_vl():
     assert rope["mrope_interleaved"]
     assert sum(rope["mrope_section"]) == config.text_config.head_dim // 2
     processor = pretrain_model.Qwen2VLImageProcessorPil.from_pretrained(BASE)
-    stock = processor(images=[scenes.make_scene(1, size=(1024, 768)).image], return_tensors="pt")
+    stock = processor(
+        images=[scenes_scene.make_scene(1, size=(1024, 768)).image], return_tensors="pt"
+    )
     assert int(stock["image_grid_thw"].prod()) // 4 <= 256
 
 
@@ -262,8 +269,8 @@ def test_the_bundled_base_answers_in_the_stock_chat():
     tokenizer = AutoTokenizer.from_pretrained(BASE)
     processor = pretrain_model.Qwen2VLImageProcessorPil.from_pretrained(BASE)
     right = defaultdict(list)
-    for seed in range(scenes.DEV_SEED, scenes.DEV_SEED + 14):
-        scene = scenes.make_scene(seed, kinds=["colour", "exists"])
+    for seed in range(scenes_scene.DEV_SEED, scenes_scene.DEV_SEED + 14):
+        scene = scenes_scene.make_scene(seed, kinds=["colour", "exists"])
         seen = processor(images=[scene.image], return_tensors="pt")
         for kind in ("colour", "exists"):
             question = next(q for q in scene.questions if q.kind == kind)

@@ -8,9 +8,10 @@ import torch
 from conftest import tiny_host
 from PIL import Image
 
-from arr_coc import measuring, qwen_encode
-from arr_coc.qwen_answer import STAGES
-from arr_coc.realizing import Config, glance_tokens
+from arr_coc.config import Config, glance_tokens
+from arr_coc.qwen import answer as qwen_answer
+from arr_coc.qwen import encoding
+from arr_coc.qwen.answer import STAGES
 
 QUESTION = "what colour is the sign?"
 
@@ -66,7 +67,7 @@ def test_an_exception_in_the_worker_reaches_the_caller_and_the_next_call_works(
     tiny, picture, monkeypatch
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(qwen_encode, "encode_before", lambda *_: 1 / 0)
+        patched.setattr(encoding, "encode_before", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tiny.generate(picture, QUESTION, max_new_tokens=3)
     assert tiny.generate(picture, QUESTION, max_new_tokens=3).done
@@ -154,10 +155,10 @@ def test_visualize_relevance_gives_named_pictures(tiny, picture):
 
 
 def test_peak_memory_says_what_it_measures():
-    measuring.reset_peak_memory(torch.device("cpu"))
-    before, kind = measuring.peak_memory(torch.device("cpu"))
+    qwen_answer.reset_peak_memory(torch.device("cpu"))
+    before, kind = qwen_answer.peak_memory(torch.device("cpu"))
     block = torch.ones(64, 1024, 1024)  # 256 MB, touched
-    after, _ = measuring.peak_memory(torch.device("cpu"))
+    after, _ = qwen_answer.peak_memory(torch.device("cpu"))
     assert "resident" in kind
     assert after - before > 0.5 * block.nbytes
 

@@ -6,19 +6,11 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 import torch
 
-from arr_coc.allocators import ALLOCATORS
-from arr_coc.balancing import Combiner, TensionPolicy, Tensions
+from arr_coc.balancing import Combiner, TensionPolicy, lexical_tier
 from arr_coc.components import Components
-from arr_coc.coupling import TextureMatch
-from arr_coc.realizing import (
-    MINIMUM_BUDGET,
-    Config,
-    Look,
-    Realizer,
-    decide,
-    glance_tokens,
-    recombine,
-)
+from arr_coc.config import ALLOCATORS, MINIMUM_BUDGET, Config, Tensions, glance_tokens
+from arr_coc.knowing import TextureMatch
+from arr_coc.realizing import Look, Realizer, decide, recombine
 
 GRID = (8, 10)
 POLICY = Components({"policy": TensionPolicy(6)})
@@ -185,8 +177,8 @@ def test_tiers_override_the_share():
 
 def test_the_question_tier_follows_the_words():
     config = Config(tier="question")
-    assert config.tokens(256, "what number is on the sign?") == 102
-    assert config.tokens(256, "describe the scene") == 25
+    assert config.tokens(256, lexical_tier("what number is on the sign?")) == 102
+    assert config.tokens(256, lexical_tier("describe the scene")) == 25
     assert config.tokens(256) == 51
     realization = Realizer(StubHost()).realize(None, "read the sign", config)
     assert realization.tokens == realization.budget == 32

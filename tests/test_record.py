@@ -6,7 +6,10 @@ import shutil
 import pytest
 from app_server import BUNDLED_EXAMPLES, recorded_examples
 
-from arr_coc import comparing, page, page_results, record, showing
+from arr_coc import record
+from arr_coc.page import board, frame, results
+from arr_coc.service import comparing
+from arr_coc.service import recordings as service_recordings
 
 
 @pytest.fixture(scope="module")
@@ -15,14 +18,14 @@ def folder():
 
 
 def test_the_command_writes_what_the_page_needs(folder):
-    about, recordings = record.load(folder)
-    assert set(about) == set(record.About.__annotations__)
+    about, recordings = service_recordings.load(folder)
+    assert set(about) == set(service_recordings.About.__annotations__)
     assert about["base"] == "bundled" and about["machine"]["cores"] >= 1
     assert "host" not in json.dumps(about["machine"]).lower()
     entries = json.loads((folder / "examples.json").read_text())
     assert [r["question"] for r in recordings] == [entry["question"] for entry in entries]
     for recording in recordings:
-        assert set(recording) == set(record.Recording.__annotations__)
+        assert set(recording) == set(service_recordings.Recording.__annotations__)
         result = recording["result"]
         assert set(result) == set(comparing.ComparisonResult.__annotations__)
         assert result["shrunk"]["visual_tokens"] <= result["focused"]["visual_tokens"]
@@ -32,21 +35,21 @@ def test_the_command_writes_what_the_page_needs(folder):
 
 
 def test_a_recording_is_found_for_that_very_picture_and_question(folder, tmp_path):
-    _, recordings = record.load(folder)
+    _, recordings = service_recordings.load(folder)
     first = recordings[0]
     picture = folder / first["file"]
-    assert record.find(recordings, picture, first["question"]) is first
-    assert record.find(recordings, picture, "another?") is None
+    assert service_recordings.find(recordings, picture, first["question"]) is first
+    assert service_recordings.find(recordings, picture, "another?") is None
     changed = tmp_path / first["file"]
     shutil.copy(folder / recordings[-1]["file"], changed)
-    assert record.find(recordings, changed, first["question"]) is None
-    assert record.load(tmp_path) == (None, [])
+    assert service_recordings.find(recordings, changed, first["question"]) is None
+    assert service_recordings.load(tmp_path) == (None, [])
 
 
 def test_the_page_shows_it_with_no_click(folder):
-    cards = page.load_examples(folder)
-    shown = showing.recorded(folder, cards[0], record.load(folder))
-    pieces = dict(zip(showing.BOARD, showing.board(shown), strict=True))
+    cards = frame.load_examples(folder)
+    shown = board.recorded(folder, cards[0], service_recordings.load(folder))
+    pieces = dict(zip(board.BOARD, board.board(shown), strict=True))
     assert pieces["answers"].count("arr-mark") == 3
     assert "Recorded " in pieces["strip"] and "median of recorded runs" in pieces["strip"]
     assert "data-look" in pieces["look"] and "arr-race-play" in pieces["cost"]
@@ -71,20 +74,20 @@ def test_medians():
 
 def test_what_is_committed_is_current():
     """Where recordings are committed, they are of the committed pictures and weights."""
-    about, recordings = record.load(BUNDLED_EXAMPLES)
+    about, recordings = service_recordings.load(BUNDLED_EXAMPLES)
     if about is None:
         return
     for key, name in (("base_sha256", "base"), ("weights_sha256", "arr-coc")):
-        weights = record.ROOT / "arr_coc" / "bundled" / name / "model.safetensors"
-        assert about[key] == record.digest(weights), f"run {about['command']}"
-    for card in page.load_examples(BUNDLED_EXAMPLES):
-        assert record.find(recordings, card.path, card.question), card.path.name
+        weights = service_recordings.ROOT / "arr_coc" / "bundled" / name / "model.safetensors"
+        assert about[key] == service_recordings.digest(weights), f"run {about['command']}"
+    for card in frame.load_examples(BUNDLED_EXAMPLES):
+        assert service_recordings.find(recordings, card.path, card.question), card.path.name
 
 
 def test_a_card_shows_what_focusing_loses():
-    _, recordings = record.load(BUNDLED_EXAMPLES)
-    card = next(c for c in page.load_examples(BUNDLED_EXAMPLES) if c.path.name == "10-lost.jpg")
-    result = record.find(recordings, card.path, card.question)["result"]
+    _, recordings = service_recordings.load(BUNDLED_EXAMPLES)
+    card = next(c for c in frame.load_examples(BUNDLED_EXAMPLES) if c.path.name == "10-lost.jpg")
+    result = service_recordings.find(recordings, card.path, card.question)["result"]
     said = {look: result[look]["text"] for look in ("full", "focused")}
     assert said == {"full": "$65", "focused": "$31"}, "another card, or another note"
 
@@ -97,10 +100,10 @@ def test_arguments_are_checked(tmp_path, capsys):
 
 
 def test_faster_needs_a_median_ratio_above_one(folder):
-    _, recordings = record.load(folder)
+    _, recordings = service_recordings.load(folder)
     for ratio, words in ((0.8, "slower"), (1.0, "same"), (1.4, "faster")):
         full, focused = (recordings[0]["result"][key] for key in ("full", "focused"))
         focused = {**focused, "time_to_first_token_s": full["time_to_first_token_s"] / ratio}
         result = {**recordings[0]["result"], "ratio": ratio, "focused": focused}
-        shown = page_results.strip(result, recorded="Recorded")
+        shown = results.strip(result, recorded="Recorded")
         assert words in shown and (words == "faster") == ("faster" in shown)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arr_coc import scenes, scenes_draw, scenes_guess, scenes_write
+from arr_coc.evaluate import question_only
+from arr_coc.scenes import __main__ as scenes
+from arr_coc.scenes import drawing, questions, writing
+from arr_coc.scenes import scene as scenes_scene
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -17,24 +20,24 @@ SIZES = ((512, 512), (256, 256), (512, 320))
 
 @pytest.fixture(scope="module")
 def many():
-    return [scenes.make_scene(scenes.DEV_SEED + i) for i in range(300)]
+    return [scenes_scene.make_scene(scenes_scene.DEV_SEED + i) for i in range(300)]
 
 
 def test_a_seed_is_a_scene():
     for size in SIZES:
-        first, again = (scenes.make_scene(7, size=size) for _ in range(2))
+        first, again = (scenes_scene.make_scene(7, size=size) for _ in range(2))
         assert first.questions == again.questions
         assert first.objects == again.objects
         assert np.array_equal(np.asarray(first.image), np.asarray(again.image))
         assert first.image.size == size and first.image.mode == "RGB"
-    other = scenes.make_scene(8)
-    assert not np.array_equal(np.asarray(other.image), np.asarray(scenes.make_scene(7).image))
+    other = scenes_scene.make_scene(8)
+    assert not np.array_equal(np.asarray(other.image), np.asarray(scenes_scene.make_scene(7).image))
 
 
 def test_questions_are_well_formed(many):
     for scene in many:
         for question in scene.questions:
-            assert question.kind in scenes.KINDS
+            assert question.kind in questions.KINDS
             assert question.answer == question.answer.lower() and len(question.answer.split()) <= 2
             assert len(question.text) < 80
 
@@ -42,7 +45,7 @@ def test_questions_are_well_formed(many):
 @pytest.mark.parametrize("size", SIZES)
 def test_boxes_lie_inside_and_things_do_not_overlap(size):
     for seed in range(60):
-        scene = scenes.make_scene(seed, size=size)
+        scene = scenes_scene.make_scene(seed, size=size)
         for question in scene.questions:
             for x0, y0, x1, y1 in question.boxes:
                 assert 0 <= x0 < x1 <= size[0] and 0 <= y0 < y1 <= size[1]
@@ -55,7 +58,7 @@ def test_boxes_lie_inside_and_things_do_not_overlap(size):
 def _holds(scene, box, colour: str) -> bool:
     """Whether some of the box's pixels are about as coloured as the name says."""
     pixels = np.asarray(scene.image.crop(tuple(round(v) for v in box)), float).reshape(-1, 3)
-    away = np.abs(pixels - scenes_draw.COLOURS[colour]).max(1)
+    away = np.abs(pixels - drawing.COLOURS[colour]).max(1)
     return (away < 20).sum() >= 4
 
 
@@ -70,7 +73,7 @@ def test_emblems_are_small_and_grow_with_detail():
     for detail, low, high in ((1.0, 20, 28), (0.5, 10, 14), (2.0, 30, 56)):
         sides = []
         for seed in range(20):
-            scene = scenes.make_scene(seed, kinds=["emblem_colour"], detail=detail)
+            scene = scenes_scene.make_scene(seed, kinds=["emblem_colour"], detail=detail)
             assert all(thing.detail_kind in ("emblem", "price", None) for thing in scene.objects)
             sides += [q.boxes[0][2] - q.boxes[0][0] for q in scene.questions]
         assert sides and low <= min(sides) and max(sides) <= high
@@ -81,7 +84,7 @@ def test_the_map_agrees_with_the_things(many):
         for i, thing in enumerate(scene.objects):
             rows, columns = np.nonzero(scene.things_map == i + 1)
             assert len(rows) > 0
-            x0, y0, x1, y1 = (v / scenes.MAP_STRIDE for v in thing.box)
+            x0, y0, x1, y1 = (v / scenes_scene.MAP_STRIDE for v in thing.box)
             assert columns.min() >= x0 - 1 and columns.max() <= x1 + 1
             assert rows.min() >= y0 - 1 and rows.max() <= y1 + 1
 
@@ -136,7 +139,7 @@ def _contrast(image, box) -> float:
 def test_writing_is_in_its_box_and_stands_out(kind):
     asked = [
         (scene, question)
-        for scene in (scenes.make_scene(seed, kinds=[kind]) for seed in range(20))
+        for scene in (scenes_scene.make_scene(seed, kinds=[kind]) for seed in range(20))
         for question in scene.questions
     ]
     assert len(asked) >= 10
@@ -149,14 +152,14 @@ def test_writing_is_in_its_box_and_stands_out(kind):
         assert whole[0] - 3 <= box[0] < box[2] <= whole[2] + 3
     answers = {question.answer for _, question in asked}
     if kind == "word":
-        assert answers <= set(scenes_write.WORDS)
+        assert answers <= set(writing.WORDS)
     if kind == "price":
         assert all(answer.startswith("$") for answer in answers)
 
 
 def test_writing_grows_with_detail():
     def heights(detail):
-        drawn = [scenes.make_scene(s, kinds=["number"], detail=detail) for s in range(12)]
+        drawn = [scenes_scene.make_scene(s, kinds=["number"], detail=detail) for s in range(12)]
         return np.mean([q.boxes[0][3] - q.boxes[0][1] for s in drawn for q in s.questions])
 
     assert heights(0.5) < 0.65 * heights(1.0) < 0.65 * heights(1.5)
@@ -166,7 +169,7 @@ def test_writing_grows_with_detail():
 def test_the_extreme_is_read_off_the_numbers(kind):
     seen = set()
     for seed in range(30):
-        scene = scenes.make_scene(seed, kinds=[kind])
+        scene = scenes_scene.make_scene(seed, kinds=[kind])
         for question in scene.questions:
             values = {
                 t.name: int(t.detail.lstrip("$"))
@@ -182,23 +185,23 @@ def test_the_extreme_is_read_off_the_numbers(kind):
 
 def test_panels_come_where_they_are_asked_for():
     for seed in range(8):
-        assert scenes.make_scene(seed, kinds=["chart_value"]).setting == "chart"
-        assert scenes.make_scene(seed, kinds=["form"]).setting == "form"
-        assert scenes.make_scene(seed, kinds=["colour"]).setting in scenes_draw.SETTINGS
-    settings = Counter(scenes.make_scene(seed).setting for seed in range(300))
-    assert set(settings) == {*scenes_draw.SETTINGS, "chart", "form"}
+        assert scenes_scene.make_scene(seed, kinds=["chart_value"]).setting == "chart"
+        assert scenes_scene.make_scene(seed, kinds=["form"]).setting == "form"
+        assert scenes_scene.make_scene(seed, kinds=["colour"]).setting in drawing.SETTINGS
+    settings = Counter(scenes_scene.make_scene(seed).setting for seed in range(300))
+    assert set(settings) == {*drawing.SETTINGS, "chart", "form"}
 
 
 def test_the_ladder_names_every_kind_once():
-    steps = [kind for step in scenes.LADDER.values() for kind in step]
-    assert sorted(steps) == sorted(scenes.KINDS)
+    steps = [kind for step in questions.LADDER.values() for kind in step]
+    assert sorted(steps) == sorted(questions.KINDS)
 
 
 def test_no_guess_from_the_question_alone(many):
     """Naive Bayes over the words, learned on one half, gains little on the other half."""
-    for kind in scenes.KINDS:
+    for kind in questions.KINDS:
         asked = [
-            (scenes_guess.normalised(q.text), q.answer)
+            (question_only.normalised(q.text), q.answer)
             for scene in many
             for q in scene.questions
             if q.kind == kind
@@ -206,21 +209,21 @@ def test_no_guess_from_the_question_alone(many):
         if len(asked) < 60:  # the kinds of the charts and forms come less often
             continue
         half = len(asked) // 2
-        assert scenes_guess.guess(kind, asked[:half], asked[half:])["gain"] < 0.12, kind
+        assert question_only.guess(kind, asked[:half], asked[half:])["gain"] < 0.12, kind
 
 
 def test_a_question_that_gives_its_answer_away_is_noticed():
     asked = [
         (f"is the {thing} there", answer) for thing, answer in (("cup", "yes"), ("fish", "no"))
     ]
-    found = scenes_guess.guess("exists", asked * 20, asked * 20)
+    found = question_only.guess("exists", asked * 20, asked * 20)
     assert found["question_only"]["value"] == 1 and found["majority"]["value"] == 0.5
     assert found["gain"] == 0.5
 
 
 def test_the_committed_question_only_figures_stay_within_five_points():
     found = json.loads((RESULTS / "question-only.json").read_text())
-    assert {row["kind"] for row in found["kinds"]} == set(scenes.KINDS)
+    assert {row["kind"] for row in found["kinds"]} == set(questions.KINDS)
     assert max(row["gain"] for row in found["kinds"]) <= 0.05
 
 
@@ -231,15 +234,15 @@ def test_yes_and_no_are_balanced(many):
 
 def test_counts_are_balanced():
     answers = Counter(
-        q.answer for i in range(300) for q in scenes.make_scene(i, kinds=["count"]).questions
+        q.answer for i in range(300) for q in scenes_scene.make_scene(i, kinds=["count"]).questions
     )
     assert set(answers) == set("1234")
     assert max(answers.values()) < 0.36 * answers.total()
 
 
 def test_kinds_can_be_chosen():
-    for kind in scenes.KINDS:
-        asked = [q for i in range(12) for q in scenes.make_scene(i, kinds=[kind]).questions]
+    for kind in questions.KINDS:
+        asked = [q for i in range(12) for q in scenes_scene.make_scene(i, kinds=[kind]).questions]
         assert asked and {q.kind for q in asked} == {kind}
 
 
@@ -254,7 +257,7 @@ def test_kinds_can_be_chosen():
 )
 def test_bad_arguments_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):
-        scenes.make_scene(0, **arguments)
+        scenes_scene.make_scene(0, **arguments)
 
 
 def test_contact_sheet(tmp_path, capsys):
@@ -266,6 +269,6 @@ def test_contact_sheet(tmp_path, capsys):
 
 
 def test_glyphs_carry_their_licence():
-    assert "MIT License" in (scenes_draw.GLYPH_DIR / "LICENSE").read_text()
-    assert "Fluent Emoji" in (scenes_draw.GLYPH_DIR / "NOTICE").read_text()
-    assert len(scenes_draw.glyph_names()) >= 32
+    assert "MIT License" in (drawing.GLYPH_DIR / "LICENSE").read_text()
+    assert "Fluent Emoji" in (drawing.GLYPH_DIR / "NOTICE").read_text()
+    assert len(drawing.glyph_names()) >= 32

@@ -7,10 +7,15 @@ from string import Formatter
 import pytest
 import torch
 
-from arr_coc import components, evaluate_rows, loading, scenes, tensions, train_data
-from arr_coc import tensions_phrases as phrases
-from arr_coc.balancing import Tensions
-from arr_coc.tensions import GROUPS, Chosen
+from arr_coc import components
+from arr_coc.config import Tensions
+from arr_coc.evaluate import store
+from arr_coc.qwen import weights as qwen_weights
+from arr_coc.scenes import questions
+from arr_coc.tensions import __main__ as tensions
+from arr_coc.tensions import phrases
+from arr_coc.tensions.__main__ import GROUPS, Chosen
+from arr_coc.train import phrases as train_phrases
 
 BLANK = {"x": "", "X": "", "xs": "", "a": "a"}
 
@@ -20,7 +25,7 @@ def words(text: str) -> list[str]:
 
 
 def trained_on():
-    for bank in (scenes.PHRASES, train_data.PHRASES):
+    for bank in (questions.PHRASES, train_phrases.PHRASES):
         for templates in bank.values():
             yield from templates
 
@@ -34,7 +39,7 @@ def of(bank):
 
 def test_no_sentence_has_the_words_of_one_that_was_trained_on():
     for name in phrases.NAMES:
-        parts = {"x": name, "X": name, "xs": scenes.PLURALS.get(name, name + "s")}
+        parts = {"x": name, "X": name, "xs": questions.PLURALS.get(name, name + "s")}
         seen = {tuple(words(t.format(**parts, a=a))) for t in trained_on() for a in ("a", "an")}
         for template in of(phrases.KNOWN) + of(phrases.NEW):
             assert tuple(words(phrases.filled(template, name))) not in seen, template
@@ -49,7 +54,7 @@ def test_known_sentences_use_words_of_training_and_each_new_one_another():
 
 
 def test_groups_cover_every_kind_and_sentences_ask_about_things():
-    assert set(phrases.GROUP_OF) == set(scenes.KINDS)
+    assert set(phrases.GROUP_OF) == set(questions.KINDS)
     assert set(phrases.GROUP_OF.values()) == set(phrases.NEW) == set(GROUPS)
     assert len(set(of(phrases.KNOWN) + of(phrases.NEW))) == len(of(phrases.KNOWN) + of(phrases.NEW))
     for group, templates in (phrases.KNOWN | phrases.NEW).items():
@@ -109,7 +114,7 @@ def rows(right):
     for picture in range(40):
         for index, kind in enumerate(("number", "count", "setting")):
             for method in (tensions.OWN, *GROUPS):
-                row = dict.fromkeys(evaluate_rows.SCHEMA.names)
+                row = dict.fromkeys(store.SCHEMA.names)
                 row |= {"dataset": "scenes", "picture": str(picture), "index": index}
                 row |= {"detail": 1.0, "kind": kind, "method": method, "budget": 0.1}
                 row |= {"tokens": 20, "native": 200, "entropy": 0.1}
@@ -146,7 +151,7 @@ def test_tensions_that_do_not_matter_cost_nothing():
 def weights(tmp_path, bundled):
     torch.manual_seed(0)
     parts = components.for_base(bundled.model.config, bundled.attention_layers, ["policy"])
-    loading.save_components(parts, tmp_path / "arr-coc", base="b", **bundled.identity())
+    qwen_weights.save_components(parts, tmp_path / "arr-coc", base="b", **bundled.identity())
     return tmp_path / "arr-coc"
 
 
@@ -171,7 +176,7 @@ def test_the_command_measures_both(tmp_path, weights, capsys, monkeypatch):
 
 def test_weights_without_a_policy_are_refused(tmp_path, bundled, capsys):
     parts = components.for_base(bundled.model.config, bundled.attention_layers, ["combiner"])
-    loading.save_components(parts, tmp_path / "w", base="b", **bundled.identity())
+    qwen_weights.save_components(parts, tmp_path / "w", base="b", **bundled.identity())
     with pytest.raises(SystemExit):
         tensions.main(["--weights", str(tmp_path / "w"), "--out", str(tmp_path / "t.json")])
     assert "hold no policy: combiner" in capsys.readouterr().err

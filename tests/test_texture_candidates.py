@@ -4,8 +4,7 @@ import pytest
 import torch
 from test_texture import EXTREMES
 
-from arr_coc.texture import texture
-from arr_coc.texture_candidates import (
+from arr_coc.peers.texture_candidates import (
     CANDIDATES,
     blue_yellow,
     coarse_energy,
@@ -14,6 +13,7 @@ from arr_coc.texture_candidates import (
     inverted_edge,
     red_green,
 )
+from arr_coc.texture import texture
 
 GRID = (4, 5)  # cells of 32 x 32 pixels
 EVERY = pytest.mark.parametrize("measure", CANDIDATES.values(), ids=CANDIDATES)

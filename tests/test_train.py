@@ -17,22 +17,17 @@ from safetensors.torch import load_file
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from transformers import Trainer, TrainingArguments
 
-from arr_coc import (
-    components,
-    loading,
-    qwen_encode,
-    relaxing,
-    train,
-    train_base,
-    train_data,
-    train_report,
-)
+from arr_coc import components
 from arr_coc.attending import native_allocation
-from arr_coc.qwen import ARRCOCQwen
-from arr_coc.spending import HALO, glance_tokens
-from arr_coc.train_decide import decide
-from arr_coc.train_group import gather
-from arr_coc.train_model import Learner, notes
+from arr_coc.config import HALO, glance_tokens
+from arr_coc.qwen import encoding, weights
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.train import __main__ as train
+from arr_coc.train import data as train_data
+from arr_coc.train import frozen, relaxation, report, trainer
+from arr_coc.train.decision import decide
+from arr_coc.train.frozen import gather
+from arr_coc.train.learner import Learner, notes
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = ("what colour is the sign?", "where is the small red car in this picture?")
@@ -63,8 +58,8 @@ def test_batched_looks_are_those_of_one_question(host, picture):
     budget = glance_tokens(asks[0].picture.grid)
     with torch.no_grad():
         one = [host.look(ask, q, budget) for ask, q in zip(asks, QUESTIONS)]
-        glances = train_base.glance_pictures(host, [ask.picture for ask in asks])
-        many = train_base.looks(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
+        glances = frozen.glance_pictures(host, [ask.picture for ask in asks])
+        many = frozen.looks(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
     for row, look in enumerate(one):
         for name in ("attention", "heads", "states", "answering"):
             single, batched = getattr(look, name)[0], getattr(many, name)[row]
@@ -75,11 +70,11 @@ def test_tokens_encoded_together_are_those_encoded_alone(host, picture):
     pictures = [host.picture(picture), host.picture(picture.transpose(Image.FLIP_LEFT_RIGHT))]
     kept = [torch.tensor([3, 10, 11, 40]), torch.tensor([0, 7])]
     with torch.no_grad():
-        together = train_base.encode_kept(host, pictures, kept)
+        together = frozen.encode_kept(host, pictures, kept)
         for p, index, tokens in zip(pictures, kept, together):
             allocation = native_allocation(index, p.grid, torch.ones(len(index)))
             around = glance_tokens(p.grid), HALO
-            alone = qwen_encode.encode_before(host.model.model.visual, p, allocation, *around)
+            alone = encoding.encode_before(host.model.model.visual, p, allocation, *around)
             assert torch.equal(tokens.places, alone.places)
             assert torch.allclose(tokens.features, alone.features, atol=1e-4)
             assert torch.allclose(tokens.deepstack[-1], alone.deepstack[-1], atol=1e-4)
@@ -87,16 +82,16 @@ def test_tokens_encoded_together_are_those_encoded_alone(host, picture):
 
 def test_a_share_of_one_is_the_stock_model_and_of_zero_a_dropped_token(tiny, picture):
     ask = tiny.prepare(picture, QUESTIONS[0])
-    answer = train_base.answer_ids(tiny, "red") if tiny.tokenizer.eos_token_id else [5, 6]
+    answer = frozen.answer_ids(tiny, "red") if tiny.tokenizer.eos_token_id else [5, 6]
     with torch.no_grad():
         full = tiny.encode(ask.picture, None)
         index = torch.arange(0, len(full), 2)
         allocation = native_allocation(index, ask.picture.grid, torch.ones(len(index)))
-        half = qwen_encode.cut(full, allocation)
+        half = encoding.cut(full, allocation)
         shares = torch.full((len(full),), 1e-30)
         shares[index] = 1
         dropped, masked = (
-            train_base.answer_logits(tiny, [ask.prompt], [tokens], [answer], [share])
+            frozen.answer_logits(tiny, [ask.prompt], [tokens], [answer], [share])
             for tokens, share in ((half, None), (full, shares))
         )
         ids = torch.cat([ask.prompt.ids(len(full)), torch.tensor([answer])], 1)
@@ -106,7 +101,7 @@ def test_a_share_of_one_is_the_stock_model_and_of_zero_a_dropped_token(tiny, pic
             image_grid_thw=ask.picture.grid_thw,
             mm_token_type_ids=(ids == tiny.model.config.image_token_id).int(),
         ).logits[0, -len(answer) - 1 : -1]
-        whole = train_base.answer_logits(tiny, [ask.prompt], [full], [answer], [None])
+        whole = frozen.answer_logits(tiny, [ask.prompt], [full], [answer], [None])
     assert torch.allclose(whole, stock, atol=1e-3)
     assert torch.allclose(dropped, masked, atol=2e-3)
     assert not torch.allclose(dropped, whole, atol=1e-2)
@@ -179,13 +174,13 @@ def test_the_adapter_alone_learns_from_every_question_and_moves_nothing_else(bun
 def test_the_adapter_learns_only_answers_that_the_kept_places_hold(bundled, samples):
     module, group = learner(bundled), gather(bundled, samples)
     rows = range(len(group.asked))
-    random = [relaxing.generator(module.seed, module.epoch, *group.key(row)) for row in rows]
+    random = [relaxation.generator(module.seed, module.epoch, *group.key(row)) for row in rows]
     with torch.no_grad():
         made = decide(module.parts, group, random, module.budgets)
-        kept = relaxing.hard_allocation(made.scores, made.budget, made.even)
+        kept = relaxation.hard_allocation(made.scores, made.budget, made.even)
         held = [group.full[o].at(index) for o, index in zip(group.owner, kept)]
         free = [[0]] * len(rows)
-        said = train_base.answer_logits(bundled, group.prompts, held, free, [None] * len(rows))
+        said = frozen.answer_logits(bundled, group.prompts, held, free, [None] * len(rows))
 
     def reached(answers):
         group.answers = [[int(token)] for token in answers]
@@ -273,14 +268,14 @@ def straight(tmp_path_factory):
 
 
 def same_weights(one, two, atol: float) -> bool:
-    a, b = (load_file(out / loading.WEIGHTS) for out in (one, two))
+    a, b = (load_file(out / weights.WEIGHTS) for out in (one, two))
     return set(a) == set(b) and all(torch.allclose(a[key], b[key], atol=atol) for key in a)
 
 
 def test_the_command_writes_weights_that_load_and_says_what_went_in(straight):
     host = ARRCOCQwen.from_pretrained(components=straight)
     assert host.policies["default"].names == list(components.PARTS)
-    record = json.loads((straight / loading.TRAINING).read_text())["runs"][0]
+    record = json.loads((straight / weights.TRAINING).read_text())["runs"][0]
     assert record["steps"] == 3 and record["seconds"] > 0 and record["first_seed"] == FIRST_SEED
     work = straight.parent / "out.work"
     saved = load_file(work / "checkpoint-3" / "model.safetensors")
@@ -317,13 +312,13 @@ def test_a_folder_without_boxes_is_trained_on_and_adds_to_earlier_weights(tmp_pa
     run(tmp_path / "two", *words, "--init", str(tmp_path / "one"))
     runs = json.loads((tmp_path / "two" / "training.json").read_text())["runs"]
     assert [r["data"] for r in runs] == ["folder", "folder"]
-    one, two = (load_file(tmp_path / n / loading.WEIGHTS) for n in ("one", "two"))
+    one, two = (load_file(tmp_path / n / weights.WEIGHTS) for n in ("one", "two"))
     assert not torch.equal(one["adapter.gates"], two["adapter.gates"])
 
 
 def test_what_was_said_is_what_the_logits_say_and_not_the_truth(bundled, samples):
     module, logits = learner(bundled), torch.zeros(3, bundled.model.config.text_config.vocab_size)
-    said = train_base.answer_ids(bundled, "blue")
+    said = frozen.answer_ids(bundled, "blue")
     logits = logits[: len(said)].index_put(
         (torch.arange(len(said)), torch.tensor(said)), torch.ones(())
     )
@@ -430,9 +425,9 @@ def test_parts_may_go_unused_where_a_batch_may_have_one_question(words, unused, 
 
 def test_gates_learn_faster_and_nothing_is_learned_twice(bundled, tmp_path):
     args = train.parse(["--out", str(tmp_path / "x"), "--device", "cpu", "--lr", "0.001"])
-    module, clock = learner(bundled), train.Clock(3, None)
+    module, clock = learner(bundled), trainer.Clock(3, None)
     options = train.training_arguments(args)
-    groups = train.PartsTrainer(model=module, args=options, clock=clock).create_optimizer()
+    groups = trainer.PartsTrainer(model=module, args=options, clock=clock).create_optimizer()
     *others, gates = groups.param_groups
     assert gates["params"] == [module.parts.adapter.gates] and gates["lr"] == pytest.approx(0.02)
     assert {group["lr"] for group in others} == {0.001}
@@ -444,7 +439,7 @@ def test_renewed_parts_start_anew_and_the_others_go_on(bundled, tmp_path):
     old = learner(bundled).parts
     old.adapter.gates.data.fill_(0.3)
     old.combiner.log.data.add_(1)
-    loading.save_components(old, tmp_path / "w", base=bundled.name, **bundled.identity())
+    weights.save_components(old, tmp_path / "w", base=bundled.name, **bundled.identity())
     words = ["--out", "x", "--init", str(tmp_path / "w"), "--renew", "adapter", "--device", "cpu"]
     parts = train.learner_for(train.parse(words), torch.device("cpu")).parts
     assert parts.adapter.gates.eq(0).all() and parts.adapter.sizes["glances"]
@@ -454,7 +449,7 @@ def test_renewed_parts_start_anew_and_the_others_go_on(bundled, tmp_path):
 
 def test_parts_that_are_not_named_stay_as_they_are(bundled, tmp_path):
     old = learner(bundled).parts
-    loading.save_components(old, tmp_path / "w", base=bundled.name, **bundled.identity())
+    weights.save_components(old, tmp_path / "w", base=bundled.name, **bundled.identity())
     words = ["--out", str(tmp_path / "x"), "--init", str(tmp_path / "w"), "--only", "adapter"]
     train.main([*words, *SHORT])
     now = load_file(tmp_path / "x" / "model.safetensors")
@@ -469,7 +464,7 @@ def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, ca
         return train.parse(["--out", "x", "--init", str(tmp_path / "w"), *words])
 
     parts = learner(bundled, ["heads", "adapter"]).parts
-    loading.save_components(parts, tmp_path / "w", base="b", **bundled.identity())
+    weights.save_components(parts, tmp_path / "w", base="b", **bundled.identity())
     for words, said in (
         (["--parts", "heads", "policy"], "--parts heads policy, but --init .* has heads adapter"),
         (["--adapter-attends"], "--adapter-attends, but --init .* has no adapter that attends"),
@@ -505,7 +500,7 @@ def test_words_that_do_not_go_together_are_refused(words, said, capsys):
 def test_the_clock_falls_with_time_and_stops_the_run(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(train.time, "monotonic", lambda: now[0])
-    clock, control = train.Clock(steps=1000, minutes=1.0), TrainingControl()
+    clock, control = trainer.Clock(steps=1000, minutes=1.0), TrainingControl()
     rates = []
     for seconds in (0, 3, 30, 59, 60):
         now[0] = seconds
@@ -527,7 +522,7 @@ class TrainingState:
 def test_the_report_puts_the_host_back_and_compares_both(bundled):
     parts = learner(bundled).parts.eval()
     before = bundled.policies
-    found = train_report.compare(bundled, parts, 1, 905_000_000, kinds=["colour"], shares=(0.2,))
+    found = report.compare(bundled, parts, 1, 905_000_000, kinds=["colour"], shares=(0.2,))
     assert bundled.policies is before
     for method in ("training-free", "learned"):
         assert found["0.2"][method]["n"] == 1 and 0 <= found["0.2"][method]["coverage"]["mean"] <= 1
@@ -553,7 +548,7 @@ def test_two_processes_give_the_losses_and_weights_of_one(straight, tmp_path):
         cwd=tmp_path,
     )  # fmt: skip
     two = tmp_path / "two"
-    assert json.loads((two / loading.TRAINING).read_text())["runs"][0]["processes"] == 2
+    assert json.loads((two / weights.TRAINING).read_text())["runs"][0]["processes"] == 2
     assert losses(two) == pytest.approx(losses(straight), abs=1e-3)
     assert same_weights(straight, two, atol=1e-4)
 

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from arr_coc import components, relaxing, scenes, train_data
+from arr_coc import balancing, components
 from arr_coc.allocators import Spread
 from arr_coc.attending import TopK, uniform
-from arr_coc.balancing import Combiner, Scalars, Tensions, combine, lexical_tensions, spread
-from arr_coc.coupling import HeadWeights, StateMatch, TextureMatch, coupled
-from arr_coc.train_losses import Losses
+from arr_coc.balancing import Combiner, Scalars, combine, lexical_tensions
+from arr_coc.config import Tensions, spread
+from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch, coupled
+from arr_coc.scenes import scene
+from arr_coc.train import data as train_data
+from arr_coc.train import phrases as train_phrases
+from arr_coc.train import relaxation
+from arr_coc.train.losses import Losses
 
 
 def maps(seed=0):
@@ -109,7 +114,7 @@ def test_the_coupling_says_where_it_comes_from(parts, look, source):
         "heads": lambda: HeadWeights(8, 4),
         "states": lambda: StateMatch(8),
         "texture": lambda: TextureMatch(8),
-        "policy": lambda: components.TensionPolicy(8),
+        "policy": lambda: balancing.TensionPolicy(8),
     }
     found = components.Components({name: made[name]() for name in parts})
     found_map, where = found.participatory(look, torch.rand(1, 13, 4, 5), torch.randn(1, 8), (4, 5))
@@ -129,10 +134,10 @@ def test_unknown_parts_are_refused():
 
 def test_shares_add_up_and_follow_the_scores():
     scores = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
-    shares = relaxing.soft_top_k(scores, torch.tensor([5.0, 20.0, 49.0]))
+    shares = relaxation.soft_top_k(scores, torch.tensor([5.0, 20.0, 49.0]))
     assert torch.allclose(shares.sum(1), torch.tensor([5.0, 20.0, 49.0]), atol=1e-3)
     assert torch.equal(shares[0].argsort(), scores[0].argsort())
-    sharp = relaxing.soft_top_k(scores, torch.tensor([5.0, 20.0, 49.0]), temperature=1e-3)
+    sharp = relaxation.soft_top_k(scores, torch.tensor([5.0, 20.0, 49.0]), temperature=1e-3)
     assert torch.equal(sharp[1].topk(20).indices.sort()[0], scores[1].topk(20).indices.sort()[0])
     assert sharp[1].topk(20).values.min() > 0.5 > sharp[1].sort()[0][29]
 
@@ -145,7 +150,7 @@ def test_gradients_of_the_shares_are_those_of_finite_differences():
     weights = torch.rand(1, 12, generator=random, dtype=torch.float64)
 
     def value(s, t):
-        return (relaxing.soft_top_k(s, t) * weights).sum()
+        return (relaxation.soft_top_k(s, t) * weights).sum()
 
     gradient, by_total = torch.autograd.grad(value(scores, total), (scores, total))
     assert abs(float(gradient.sum())) < 1e-9
@@ -163,7 +168,7 @@ def test_hard_allocation_is_what_the_realizer_keeps():
     relevance = torch.rand(8, 10, generator=torch.Generator().manual_seed(3))
     even = torch.zeros(1, 80)
     even[0, uniform((8, 10), 5).native_index()] = 1
-    kept = relaxing.hard_allocation(relevance.view(1, -1).log(), torch.tensor([16]), even)[0]
+    kept = relaxation.hard_allocation(relevance.view(1, -1).log(), torch.tensor([16]), even)[0]
     allocation = Spread(TopK(), 5 / 16)(relevance, 16)
     assert torch.equal(kept, allocation.native_index())
 
@@ -173,7 +178,7 @@ def test_focus_has_a_gradient_through_the_number_of_even_tokens():
     focus = torch.tensor([0.5**0.5], requires_grad=True)
     even = torch.zeros(1, 40)
     even[0, ::8] = 1
-    shares = relaxing.soft_allocation(scores, torch.tensor([10.0]), spread(focus), even)
+    shares = relaxation.soft_allocation(scores, torch.tensor([10.0]), spread(focus), even)
     assert float(shares.detach().sum()) == pytest.approx(10, abs=1e-3)
     best = int(torch.where(even > 0, -torch.inf, scores).argmax())
     up = torch.autograd.grad(shares[0, best], focus, retain_graph=True)[0]
@@ -183,7 +188,7 @@ def test_focus_has_a_gradient_through_the_number_of_even_tokens():
 
 def test_noise_is_keyed_by_the_sample_and_not_by_the_batch():
     def draw(*key):
-        return relaxing.gumbel(5, relaxing.generator(*key))
+        return relaxation.gumbel(5, relaxation.generator(*key))
 
     assert torch.equal(draw(0, 1, 2, 3), draw(0, 1, 2, 3))
     assert not torch.equal(draw(0, 1, 2, 3), draw(0, 1, 2, 4))
@@ -250,13 +255,15 @@ def test_what_guides_the_tensions_reads_the_question_without_its_instruction():
     asked = train_data.Asked("where is it?", "a", "all", (), "\nAnswer with a single word.")
     assert asked.text == "where is it?\nAnswer with a single word."
     assert (
-        train_data.prior(asked) == lexical_tensions("where is it?") != lexical_tensions(asked.text)
+        train_phrases.prior(asked)
+        == lexical_tensions("where is it?")
+        != lexical_tensions(asked.text)
     )
     inside = train_data.Asked("where is it in the picture?", "a", "where")
-    assert train_data.prior(inside) == lexical_tensions("where is it?")
-    assert train_data.prior(train_data.Asked("describe the picture.", "a", "")).compress > 0.5
+    assert train_phrases.prior(inside) == lexical_tensions("where is it?")
+    assert train_phrases.prior(train_data.Asked("describe the picture.", "a", "")).compress > 0.5
     beside = train_data.Asked("What is to the left of the hat?", "a", "beside")
-    assert train_data.prior(beside).focus > lexical_tensions(beside.question).focus
+    assert train_phrases.prior(beside).focus > lexical_tensions(beside.question).focus
 
 
 def test_samples_repeat_and_get_harder():
@@ -269,7 +276,7 @@ def test_samples_repeat_and_get_harder():
 
 def test_seeds_for_evaluation_are_never_trained_on():
     with pytest.raises(ValueError, match="where the seeds for evaluation begin"):
-        train_data.SceneSamples(scenes.DEV_SEED - 100, 40, 3)
+        train_data.SceneSamples(scene.DEV_SEED - 100, 40, 3)
 
 
 def test_evidence_is_the_share_of_a_cell_inside_the_boxes():
@@ -280,7 +287,7 @@ def test_evidence_is_the_share_of_a_cell_inside_the_boxes():
 
 def test_phrases_say_what_their_kind_asks_for():
     """The bank agrees with the lexical prior where the prior knows a word, but for mixed ones."""
-    for kind, phrases in train_data.PHRASES.items():
-        wanted = train_data.LEXICON[kind][1]
+    for kind, phrases in train_phrases.PHRASES.items():
+        wanted = balancing.LEXICON[kind][1]
         near = sum(abs(lexical_tensions(p).compress - wanted[0]) <= 0.3 for p in phrases)
         assert near >= 0.8 * len(phrases), kind

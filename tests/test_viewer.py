@@ -8,7 +8,10 @@ import pytest
 from PIL import Image
 from test_comparing import Fake, decision, request
 
-from arr_coc import comparing, deciding, page_cost, page_why, share, showing, viewer
+from arr_coc.page import board, post, share, viewer, why
+from arr_coc.page import cost as page_cost
+from arr_coc.service import comparing
+from arr_coc.service import decision as service_decision
 
 EVIL = '"><img src=x onerror=alert(1)>${7*6}{{7*6}}'
 
@@ -20,7 +23,7 @@ def result():
 
 @pytest.fixture
 def shown(result):
-    return showing.live(request()["image"], result, "red", "")
+    return board.live(request()["image"], result, "red", "")
 
 
 def test_the_viewer_holds_the_decision_and_can_be_used_without_a_mouse(result):
@@ -36,15 +39,15 @@ def test_without_a_decision_it_is_a_picture(result):
     for where in (None, {**result["where"], "fallback": "broken"}):
         drawn = viewer.viewer("data:image/png;base64,AA", (256, 192), where)
         assert "<img" in drawn and "data-look" not in drawn
-    assert "spread evenly" in page_why.maps({**result["where"], "fallback": "<b>"}, (1, 1))
-    assert "<b>" not in page_why.maps({**result["where"], "fallback": "<b>"}, (1, 1))
-    assert page_why.gauges(None) == "" and page_why.maps(None, (1, 1)) == ""
+    assert "spread evenly" in why.maps({**result["where"], "fallback": "<b>"}, (1, 1))
+    assert "<b>" not in why.maps({**result["where"], "fallback": "<b>"}, (1, 1))
+    assert why.gauges(None) == "" and why.maps(None, (1, 1)) == ""
 
 
 def test_gauges_stand_where_their_names_are(result):
     where = result["where"]
-    gist = page_why.gauges({**where, "compress": 1.0})
-    fine = page_why.gauges({**where, "compress": 0.0})
+    gist = why.gauges({**where, "compress": 1.0})
+    fine = why.gauges({**where, "compress": 0.0})
     assert 'value="0" data-tension="compress"' in gist and "Gist: the picture" in gist
     assert 'value="100" data-tension="compress"' in fine and "Fine detail: what" in fine
 
@@ -91,7 +94,7 @@ def test_nothing_of_a_model_or_visitor_is_markup(shown):
     for key in ("full", "focused", "shrunk"):
         result[key] = {**result[key], "text": EVIL, "peak_memory_kind": EVIL}
     evil = {**shown, "result": result, "truth": EVIL, "note": EVIL, "recorded": EVIL}
-    for text in (*showing.board(evil), share.page_file(evil), share.section(0, EVIL, 20, True)):
+    for text in (*board.board(evil), share.page_file(evil), share.section(0, EVIL, 20, True)):
         assert "<img src=x" not in text
 
 
@@ -105,14 +108,14 @@ def test_saved_files(shown):
     for kind, mime in (("png", "image/png"), ("html", "text/html"), ("json", "application/json")):
         name, _, url = share.saved(shown, kind).partition("|")
         assert name == f"arr-coc.{kind}" and url.startswith(f"data:{mime};base64,")
-    assert share.png(shown)[:4] == b"\x89PNG"
+    assert post.png(shown)[:4] == b"\x89PNG"
     assert json.loads(share.as_json(shown))["where"]["grid"] == [6, 8]
     with pytest.raises(ValueError, match="expected one of png"):
         share.saved(shown, "exe")
 
 
 def test_what_is_saved_is_what_was_answered_whatever_a_gauge_did_since(shown):
-    dragged, _ = showing.under(shown, [1.0, 0.0, 0.0])
+    dragged, _ = board.under(shown, [1.0, 0.0, 0.0])
     assert dragged["where"] != shown["where"]
     assert json.loads(share.as_json(dragged))["where"] == json.loads(json.dumps(shown["where"]))
     for kind in share.KINDS:
@@ -124,19 +127,19 @@ def test_what_is_saved_is_what_was_answered_whatever_a_gauge_did_since(shown):
 def test_nothing_runs_over_the_foot_of_the_card(shown, monkeypatch, size, words):
     written = []  # (top, bottom, right)
 
-    def write(paint, at, lines, colour, real=share._write):
+    def write(paint, at, lines, colour, real=post._write):
         written.append((at[1], at[1] + lines.height, at[0] + lines.width))
         return real(paint, at, lines, colour)
 
-    monkeypatch.setattr(share, "_write", write)
+    monkeypatch.setattr(post, "_write", write)
     result = {**shown["result"], "question": "why " * words, "ratio": 3.0}
     for key in ("full", "focused", "shrunk"):
         result[key] = {**result[key], "text": "because " * words}
     picture = viewer.picture_url(Image.new("RGB", size))
-    share.png({**shown, "picture": picture, "result": result, "recorded": "Recorded 2026-01-02"})
-    *above, cost = sorted(lines for lines in written if lines[0] < share.FOOT)
-    assert all(right <= share.CARD[0] for _, _, right in written)
-    assert max(bottom for _, bottom, _ in above) <= cost[0] < cost[1] <= share.FOOT
+    post.png({**shown, "picture": picture, "result": result, "recorded": "Recorded 2026-01-02"})
+    *above, cost = sorted(lines for lines in written if lines[0] < post.FOOT)
+    assert all(right <= post.CARD[0] for _, _, right in written)
+    assert max(bottom for _, bottom, _ in above) <= cost[0] < cost[1] <= post.FOOT
 
 
 def test_links_have_prefixed_parameters():
@@ -148,4 +151,6 @@ def test_links_have_prefixed_parameters():
 
 
 def test_a_decision_of_the_fake_is_whole():
-    assert set(deciding.describe_where(decision())) == set(deciding.Where.__annotations__)
+    assert set(service_decision.describe_where(decision())) == set(
+        service_decision.Where.__annotations__
+    )

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from arr_coc import warping
+from arr_coc.page import warping
 
 
 def areas(mesh: np.ndarray) -> np.ndarray:

@@ -22,17 +22,6 @@ MAIN = os.getpid()
 
 
 @dataclass(frozen=True)
-class Config:
-    share: float
-    budget: int | None
-    glance: str
-    prune: str
-    allocator: str
-    tier: str | None
-    revision: str | None
-
-
-@dataclass(frozen=True)
 class Measures:
     stages: dict = field(default_factory=dict)
     time_to_first_token: float = 0.1
@@ -79,9 +68,8 @@ class Stub:
 
 
 STUBS = {
-    "qwen": {"ARRCOCQwen": Stub},
-    "realizing": {"Config": Config},
-    "loading": {"default_weights": lambda is_bundled: None},
+    "qwen.model": {"ARRCOCQwen": Stub},
+    "qwen.weights": {"default_weights": lambda is_bundled: None},
 }
 for name, parts in STUBS.items():
     module = types.ModuleType(f"arr_coc.{name}")

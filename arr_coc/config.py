@@ -1,0 +1,172 @@
+"""Config: every setting, its allowed values and its default; read by page, API, commands and library.
+
+`Config` says how to spend an image's visual tokens; `realizing` follows it. No torch here, so that a page
+can offer the choices before the model is loaded.
+"""
+
+from dataclasses import dataclass, fields
+
+# What becomes of the low-resolution look, where tokens are dropped, and who picks the places.
+GLANCES = ("auto", "separate", "periphery", "off")
+PRUNES = ("before", "after")
+ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
+# Shares of an image's tokens, by name, and the tier that lets the question's words choose among them.
+TIERS = {"fast": 0.10, "balanced": 0.20, "accurate": 0.40}
+QUESTION_TIER = "question"
+TIER_NAMES = (*TIERS, QUESTION_TIER)
+SHARE = 0.20
+MINIMUM_BUDGET = 4
+# A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
+# (GLANCE_TOKENS, 8 x 8) as long as that is at most one in GLANCE_AT_MOST.
+GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 64, 4
+HALO = 0.5
+NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
+# 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
+MAX_PIXELS = 1024 * 1024
+# Tokens of an answer, and seconds of decoding after which it ends with what there is by then.
+NEW_TOKENS, MAX_NEW_TOKENS = 32, 1024
+DEADLINE_S = 60.0
+
+
+def one_of(value: str, what: str, allowed: tuple[str, ...]) -> None:
+    """Raise ValueError, naming what was given and what is allowed, unless `value` is allowed."""
+    if value not in allowed:
+        raise ValueError(f"{what} is {value!r}, expected one of {', '.join(allowed)}")
+
+
+def tokens_for_share(share: float, tokens: int) -> int:
+    """The whole number of tokens, at least 1, that is `share` of `tokens`, rounded down.
+
+    Raises:
+        ValueError: for a share outside (0, 1].
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share is {share}, allowed is above 0 and at most 1")
+    return max(1, int(share * tokens + 1e-9))
+
+
+def check_budget(budget: int, tokens: int, minimum: int = 1) -> None:
+    """Raise ValueError unless `minimum <= budget <= tokens`."""
+    if isinstance(budget, bool) or not isinstance(budget, int):
+        raise ValueError(f"budget is {budget!r}, expected a whole number of tokens")
+    if budget > tokens:
+        raise ValueError(f"budget {budget} exceeds the image's {tokens} tokens")
+    if budget < minimum:
+        raise ValueError(f"budget {budget} is below the minimum of {minimum} tokens")
+
+
+def check_new_tokens(count: int) -> None:
+    """Raise ValueError unless an answer may have `count` tokens."""
+    if not 1 <= count <= MAX_NEW_TOKENS:
+        raise ValueError(f"max_new_tokens is {count}, allowed is 1 to {MAX_NEW_TOKENS}")
+
+
+def glance_tokens(grid: tuple[int, int]) -> int:
+    """Tokens that a glance at an image of `grid` takes."""
+    tokens = grid[0] * grid[1]
+    return max(1, tokens // GLANCE_SHARE, min(GLANCE_TOKENS, tokens // GLANCE_AT_MOST))
+
+
+def spread(focus):
+    """The share of the tokens that a focus tension, a float or a tensor, spreads evenly."""
+    return 1 - focus * focus
+
+
+@dataclass(frozen=True)
+class Tensions:
+    """Three opponent tensions in [0, 1]; 0.5 is balanced, of focus 0.7.
+
+    Attributes:
+        compress: 1 keeps the gist (structure), 0 particularizes (what the question points to).
+        exploit: 1 goes for what stands out, 0 explores what does not.
+        focus: its square is the share of the tokens that goes to the best places; the others are
+            spread evenly.
+    """
+
+    compress: float = 0.5
+    exploit: float = 0.5
+    focus: float = 0.7
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not 0 <= value <= 1:  # also refuses NaN
+                raise ValueError(f"{field.name} is {value}, allowed is 0 to 1")
+
+    @property
+    def spread(self) -> float:
+        """The share of the tokens that is spread evenly."""
+        return spread(self.focus)
+
+
+NEUTRAL = Tensions()
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to spend an image's visual tokens.
+
+    Attributes:
+        share: share of the image's native tokens to spend, in (0, 1]; `budget` overrides it.
+        budget: tokens to spend, glance included where it stays in the cache; None takes the share.
+        glance: one of `GLANCES`. "separate" throws the low-resolution look away after reading its
+            attention; "periphery" keeps it in the KV cache, before the fovea, as part of the budget;
+            "auto" keeps it where the tensions ask for the gist and it fits; "off" takes none.
+        prune: "before" the vision encoder (it only sees what is kept) or "after" it.
+        surroundings: with "before", the encoder also sees the rest of the picture, in at most so many
+            coarse cells, which the language model never holds; 0 for none, None for as many as a glance
+            has.
+        halo: with "before", the encoder also sees so many more native cells next to the kept ones, as a
+            share of them; the language model never holds these either.
+        tier: one of `TIER_NAMES`, which overrides the share; "question" lets the question's words choose
+            (`balancing.lexical_tier`). None for the share.
+        allocator: one of `ALLOCATORS`. "adaptive" and "quadtree" may spend less than the budget, never
+            more.
+        tensions: imposed tensions; None lets the policy choose.
+        revision: revision of the trained weights, of those loaded; None for the default, "none" for
+            none of them (training-free).
+    """
+
+    share: float = SHARE
+    budget: int | None = None
+    glance: str = "auto"
+    prune: str = "before"
+    surroundings: int | None = None
+    halo: float = HALO
+    tier: str | None = None
+    allocator: str = "topk"
+    tensions: Tensions | None = None
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.glance, "glance", GLANCES)
+        one_of(self.prune, "prune", PRUNES)
+        one_of(self.allocator, "allocator", ALLOCATORS)
+        if self.tier is not None:
+            one_of(self.tier, "tier", TIER_NAMES)
+        if self.surroundings is not None and self.surroundings < 0:
+            raise ValueError(f"surroundings is {self.surroundings}, allowed is 0 or more")
+        if not self.halo >= 0:
+            raise ValueError(f"halo is {self.halo}, allowed is 0 or more")
+        if self.budget is None:
+            tokens_for_share(self.share, 1)
+
+    def surrounding_cells(self, grid: tuple[int, int]) -> int:
+        """At most so many coarse cells of an image of `grid` are shown to the encoder besides."""
+        return glance_tokens(grid) if self.surroundings is None else self.surroundings
+
+    def tokens(self, available: int, suggested: str = "balanced") -> int:
+        """Tokens to spend on an image of `available`; ValueError where it does not fit.
+
+        Args:
+            available: the image's native tokens.
+            suggested: what the "question" tier stands for, a name from `TIERS`
+                (`balancing.lexical_tier`).
+        """
+        minimum = min(MINIMUM_BUDGET, available)
+        if self.budget is not None:
+            check_budget(self.budget, available, minimum)
+            return self.budget
+        tier = suggested if self.tier == QUESTION_TIER else self.tier
+        share = TIERS[tier] if tier else self.share
+        return max(minimum, tokens_for_share(share, available))

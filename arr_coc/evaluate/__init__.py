@@ -1,0 +1,1 @@
+"""Evaluate: every method on the same questions, rows, summaries, times and figures."""

@@ -1,0 +1,334 @@
+"""Questions to evaluate on: drawn scenes, easy-VQA, a folder in VQA form, a data set on the Hub.
+
+A source lists its questions as `Ref`s in blocks, without drawing or loading what it need not, and
+loads a block's questions as `Item`s. Blocks are the unit of work and of resuming.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from PIL import Image
+
+from arr_coc.scenes import questions
+from arr_coc.scenes import scene as scenes_scene
+
+SCENES_PER_BLOCK = 32
+SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
+QUESTIONS_PER_BLOCK = 256
+EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
+SHORT = "\nAnswer the question using a single word or phrase."
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Names one question: its picture, its number there, and the scale of the scene's detail."""
+
+    picture: str
+    index: int
+    detail: float = 1.0
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question about one picture.
+
+    `question` is what a method decides by, `text` what the model is asked: the question and an
+    instruction how to answer, which says nothing of where to look. `truths` is what people answered.
+    `boxes` hold the evidence in pixels (left, top, right, bottom); `others` holds the boxes of each
+    other question about the picture. Both are empty where nobody knows.
+    """
+
+    ref: Ref
+    image: Image.Image
+    question: str
+    kind: str
+    truths: tuple[str, ...]
+    boxes: tuple[Box, ...] = ()
+    others: tuple[tuple[Box, ...], ...] = ()
+    instruction: str = ""
+
+    @property
+    def text(self) -> str:
+        """The question with its instruction."""
+        return self.question + self.instruction
+
+
+class Source(Protocol):
+    """Where questions come from. `scoring` is "exact" or "vqa"; `about` goes into the summary."""
+
+    name: str
+    scoring: str
+    about: dict[str, Any]
+
+    def blocks(self, parallel: Callable = map) -> Iterable[list[Ref]]:
+        """All questions; `parallel` is a `map` that may run in several processes."""
+
+    def load(self, refs: Sequence[Ref]) -> list[Item]:
+        """The questions of one block, those about one picture side by side."""
+
+
+class Scenes:
+    """Drawn scenes of consecutive seeds, until every kind has `n` questions.
+
+    Scenes are drawn as they come, not made to suit a kind, so a question is the same whatever else
+    is evaluated. Every scale of detail has its own pictures and its own count.
+    """
+
+    name, scoring = "scenes", "exact"
+
+    def __init__(
+        self,
+        first_seed: int,
+        n: int,
+        kinds: Sequence[str],
+        details: Sequence[float] = (1.0,),
+        size: tuple[int, int] = (512, 512),
+    ) -> None:
+        """Raises ValueError for an unknown kind, or no questions to ask."""
+        if unknown := set(kinds) - set(questions.KINDS):
+            raise ValueError(
+                f"unknown kinds {sorted(unknown)}; known: {', '.join(questions.KINDS)}"
+            )
+        if n < 1 or not kinds:
+            raise ValueError(f"{n} questions of {len(kinds)} kinds, expected at least one of one")
+        self.first_seed, self.n, self.kinds, self.details = first_seed, n, tuple(kinds), details
+        self.size = tuple(size)
+        self.about = {"first_seed": first_seed, "n_per_kind": n, "size": list(size)}
+
+    def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
+        """As `Source`; scenes are drawn once here to see what each can be asked.
+
+        Raises ValueError where a kind hardly ever appears.
+        """
+        for detail in self.details:
+            count: Counter[str] = Counter()
+            starts = range(
+                self.first_seed,
+                self.first_seed + SCENES_PER_QUESTION * max(self.n, SCENES_PER_BLOCK),
+                SCENES_PER_BLOCK,
+            )
+            step = 4  # blocks looked through at a time
+            for at in range(0, len(starts), step):
+                look = partial(kinds_asked, detail=detail, size=self.size)
+                for start, asked in zip(
+                    starts[at : at + step], parallel(look, starts[at : at + step])
+                ):
+                    if block := self._wanted(start, asked, count, detail):
+                        yield block
+                if all(count[kind] >= self.n for kind in self.kinds):
+                    break
+            else:
+                rare = [kind for kind in self.kinds if count[kind] < self.n]
+                raise ValueError(f"{len(starts) * SCENES_PER_BLOCK} scenes hold too few of {rare}")
+
+    def _wanted(self, start: int, asked: list[list[str]], count: Counter, detail) -> list[Ref]:
+        refs = []
+        for seed, kinds in enumerate(asked, start=start):
+            for index, kind in enumerate(kinds):
+                if kind in self.kinds and count[kind] < self.n:
+                    count[kind] += 1
+                    refs.append(Ref(str(seed), index, detail))
+        return refs
+
+    def load(self, refs: Sequence[Ref]) -> list[Item]:
+        """As `Source`: draws each scene once."""
+        drawn: dict[tuple, scenes_scene.Scene] = {}
+        items = []
+        for ref in refs:
+            key = (ref.picture, ref.detail)
+            if key not in drawn:
+                drawn[key] = scenes_scene.make_scene(
+                    int(ref.picture), size=self.size, detail=ref.detail
+                )
+            scene = drawn[key]
+            asked = scene.questions[ref.index]
+            others = [q.boxes for i, q in enumerate(scene.questions) if i != ref.index and q.boxes]
+            truths = (asked.answer,)
+            items.append(
+                Item(ref, scene.image, asked.text, asked.kind, truths, asked.boxes, tuple(others))
+            )
+        return items
+
+
+def kinds_asked(start: int, *, detail: float, size: tuple[int, int]) -> list[list[str]]:
+    """The kinds of the questions of each scene in a block of seeds from `start` on."""
+    seeds = range(start, start + SCENES_PER_BLOCK)
+    drawn = (scenes_scene.make_scene(seed, size=size, detail=detail) for seed in seeds)
+    return [[question.kind for question in scene.questions] for scene in drawn]
+
+
+class EasyVQA:
+    """The test split of easy-VQA (package `easy_vqa`), its 64 x 64 pictures enlarged to 128 x 128."""
+
+    name, scoring = "easy-vqa", "exact"
+
+    def __init__(self, n: int | None = None, block: int = QUESTIONS_PER_BLOCK) -> None:
+        """`n` per kind, None for all of them; `block` questions in a block."""
+        import easy_vqa
+
+        self.block = block
+
+        self.rows = list(zip(*easy_vqa.get_test_questions(), strict=True))
+        self.paths = easy_vqa.get_test_image_paths()
+        self.n = n
+        self.about = {"split": "test", "n_per_kind": n, "size": list(EASY_VQA_SIZE)}
+
+    def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
+        """As `Source`."""
+        count: Counter[str] = Counter()
+        refs = []
+        for index, (_, answer, picture) in enumerate(self.rows):
+            kind = easy_vqa_kind(answer)
+            count[kind] += 1
+            if self.n is None or count[kind] <= self.n:
+                refs.append(Ref(str(picture), index))
+        return _in_blocks(refs, self.block)
+
+    def load(self, refs: Sequence[Ref]) -> list[Item]:
+        """As `Source`."""
+        seen: dict[str, Image.Image] = {}
+        items = []
+        for ref in refs:
+            question, answer, picture = self.rows[ref.index]
+            if ref.picture not in seen:
+                small = Image.open(self.paths[picture]).convert("RGB")
+                seen[ref.picture] = small.resize(EASY_VQA_SIZE, Image.Resampling.BICUBIC)
+            kind = easy_vqa_kind(answer)
+            items.append(Item(ref, seen[ref.picture], question, kind, (answer,)))
+        return items
+
+
+def easy_vqa_kind(answer: str) -> str:
+    """What an easy-VQA question asks for, told by its answer."""
+    if answer in ("yes", "no"):
+        return "yes or no"
+    return "shape" if answer in ("circle", "rectangle", "triangle") else "colour"
+
+
+class Folder:
+    """A folder with images and `questions.json` (a list) or `questions.jsonl`.
+
+    Each record has `image` (path inside the folder), `question`, `answers` (a list, or one string)
+    and, if there are kinds, `kind`.
+    """
+
+    name, scoring = "folder", "vqa"
+
+    def __init__(
+        self,
+        folder: Path,
+        n: int | None = None,
+        instruction: str = SHORT,
+        block: int = QUESTIONS_PER_BLOCK,
+    ) -> None:
+        """`n` questions in all, None for all of them. Raises ValueError for a malformed folder."""
+        self.folder, self.instruction, self.block = Path(folder), instruction, block
+        self.rows = list(islice(_records(self.folder), n))
+        for number, row in enumerate(self.rows):
+            if missing := {"image", "question", "answers"} - set(row):
+                raise ValueError(f"record {number} of {self.folder} lacks {sorted(missing)}")
+        self.about = {"folder": self.folder.name, "n": len(self.rows), "instruction": instruction}
+
+    def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
+        """As `Source`."""
+        refs = [Ref(str(row["image"]), i) for i, row in enumerate(self.rows)]
+        return _in_blocks(refs, self.block)
+
+    def load(self, refs: Sequence[Ref]) -> list[Item]:
+        """As `Source`."""
+        return [
+            vqa_item(
+                ref,
+                Image.open(self.folder / self.rows[ref.index]["image"]),
+                self.rows[ref.index],
+                self.instruction,
+            )
+            for ref in refs
+        ]
+
+
+class Hub:
+    """A data set on the Hub in VQA form, streamed: columns `image`, `question`, `answers`.
+
+    `answers` may be strings, or records with an `answer`; `answer` serves where there are none.
+    """
+
+    name, scoring = "hub", "vqa"
+
+    def __init__(
+        self,
+        dataset: str,
+        split: str,
+        subset: str | None = None,
+        n: int | None = None,
+        instruction: str = SHORT,
+        block: int = QUESTIONS_PER_BLOCK,
+    ) -> None:
+        """`n` questions in all, None for the whole split; needs the `datasets` library."""
+        try:
+            from datasets import load_dataset
+        except ImportError as error:
+            raise ValueError(
+                "--dataset needs the datasets library: pip install datasets"
+            ) from error
+        rows = load_dataset(dataset, subset, split=split, streaming=True)
+        self.rows = rows if n is None else rows.take(n)
+        self.held: dict[int, dict] = {}
+        self.instruction, self.block = instruction, block
+        self.about = {"dataset": dataset, "subset": subset, "split": split, "n": n}
+        self.about["instruction"] = instruction
+
+    def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
+        """As `Source`, anew each time; a block's records are held until the next is asked for."""
+        rows = enumerate(self.rows)
+        while block := list(islice(rows, self.block)):
+            self.held = dict(block)
+            yield [Ref(str(index), index) for index in self.held]
+
+    def load(self, refs: Sequence[Ref]) -> list[Item]:
+        """As `Source`, for the block asked for last."""
+        return [
+            vqa_item(ref, self.held[ref.index]["image"], self.held[ref.index], self.instruction)
+            for ref in refs
+        ]
+
+
+def vqa_item(ref: Ref, image: Image.Image, row: dict[str, Any], instruction: str) -> Item:
+    """A record in VQA form as an item.
+
+    Raises:
+        ValueError: for a record without answers.
+    """
+    answers = row.get("answers", row.get("answer")) or ()
+    answers = [answers] if isinstance(answers, str) else answers
+    truths = tuple(str(a["answer"] if isinstance(a, dict) else a) for a in answers)
+    if not truths:
+        raise ValueError(f"question {ref.index} has no answers, expected at least one")
+    question, kind = str(row["question"]), str(row.get("kind", "all"))
+    return Item(ref, image.convert("RGB"), question, kind, truths, instruction=instruction)
+
+
+def _records(folder: Path) -> list[dict]:
+    for name in ("questions.json", "questions.jsonl"):
+        path = folder / name
+        if path.exists():
+            text = path.read_text()
+            lines = (line for line in text.splitlines() if line.strip())
+            return (
+                [json.loads(line) for line in lines]
+                if path.suffix == ".jsonl"
+                else json.loads(text)
+            )
+    raise ValueError(f"{folder} holds neither questions.json nor questions.jsonl")
+
+
+def _in_blocks(refs: list[Ref], block: int) -> Iterator[list[Ref]]:
+    for start in range(0, len(refs), block):
+        yield refs[start : start + block]

@@ -1,0 +1,188 @@
+"""The measures of an evaluation: what counts as right, AUC, and paired bootstrap intervals.
+
+Numpy only. Intervals are percentile bootstrap intervals over pictures: questions about one picture
+stand and fall together, so a picture is drawn with all its questions. Every method meets the same
+draws, so that differences between methods are paired.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+RESAMPLES = 2000
+AUC_RESAMPLES = 400
+LEVELS = (2.5, 97.5)  # percentiles of a 95 % interval
+ANLS_FLOOR = 0.5  # answers further away than half their length score nothing
+VQA_ENOUGH = 3  # people who must agree for a full score
+
+ARTICLES = {"a", "an", "the"}
+NUMBER_WORDS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+]
+NUMBERS = {word: str(value) for value, word in enumerate(NUMBER_WORDS)} | {"none": "0"}
+
+# ------------------------------------------------------------------------ what counts as right
+
+
+def normalise_answer(text: str) -> str:
+    """An answer as the VQA evaluation compares it: lower case, digits, no articles or punctuation.
+
+    Its table of contractions ("dont" to "don't") is replaced by dropping apostrophes on both sides.
+    """
+    text = re.sub(r"(?<=\d),(?=\d)", "", text.lower().replace("'", ""))
+    text = re.sub(r"(?<!\d)\.|\.(?!\d)", "", text)  # points stay inside numbers only
+    text = re.sub(r"[^\w\s.:$%+-]|_", " ", text)
+    words = [NUMBERS.get(word, word) for word in text.split()]
+    return " ".join(word for word in words if word not in ARTICLES)
+
+
+def vqa_accuracy(answer: str, truths: Sequence[str]) -> float:
+    """VQA accuracy in [0, 1]: min(matches / 3, 1), averaged over leaving out each person once.
+
+    With fewer than four truths nobody can be left out, and any match is right.
+    Source: Antol et al., VQA, 2015, and its evaluation code's description.
+    """
+    given = normalise_answer(answer)
+    same = [normalise_answer(truth) == given for truth in truths]
+    if len(truths) <= VQA_ENOUGH:
+        return float(any(same))
+    return float(np.mean([min((sum(same) - own) / VQA_ENOUGH, 1) for own in same]))
+
+
+def anls(answer: str, truths: Sequence[str]) -> float:
+    """Average normalised Levenshtein similarity of one answer in [0, 1] (Biten et al., 2019)."""
+    return max((_similarity(answer, truth) for truth in truths), default=0.0)
+
+
+def _similarity(answer: str, truth: str) -> float:
+    a, b = (" ".join(text.lower().split()) for text in (answer, truth))
+    if not a and not b:
+        return 1.0
+    distance = _edits(a, b) / max(len(a), len(b))
+    return 1 - distance if distance < ANLS_FLOOR else 0.0
+
+
+def _edits(a: str, b: str) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        left = [i]
+        for j, y in enumerate(b, start=1):
+            left.append(min(row[j] + 1, left[-1] + 1, row[j - 1] + (x != y)))
+        row = left
+    return row[-1]
+
+
+# ----------------------------------------------------------------------------------- looking
+
+
+def box_cells(boxes, size: tuple[int, int], grid: tuple[int, int]) -> np.ndarray:
+    """`(h, w)` float64: the share of each cell that the boxes cover (their sum, at most 1).
+
+    `boxes` are (left, top, right, bottom) in pixels of a picture of `size` (width, height).
+    """
+    covered = np.zeros(grid)
+    for left, top, right, bottom in boxes:
+        rows = _overlap(top, bottom, size[1], grid[0])
+        columns = _overlap(left, right, size[0], grid[1])
+        covered += rows[:, None] * columns[None]
+    return covered.clip(0, 1)
+
+
+def _overlap(start: float, end: float, pixels: int, cells: int) -> np.ndarray:
+    edges = np.arange(cells + 1)
+    low, high = start * cells / pixels, end * cells / pixels
+    return (np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)).clip(0, 1)
+
+
+def auc(positive: np.ndarray, negative: np.ndarray) -> float | None:
+    """Chance that a positive scores above a negative, ties half; None where one side is empty."""
+    if not len(positive) or not len(negative):
+        return None
+    values = np.concatenate([positive, negative])
+    _, index, count = np.unique(values, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - (count - 1) / 2)[index]  # mean rank of ties, from 1
+    won = rank[: len(positive)].sum() - len(positive) * (len(positive) + 1) / 2
+    return float(won / (len(positive) * len(negative)))
+
+
+# --------------------------------------------------------------------------------- intervals
+
+
+class Bootstrap:
+    """Resamples of the pictures, drawn once and used for everything."""
+
+    def __init__(self, pictures: np.ndarray, kinds: np.ndarray, *, seed: int = 0) -> None:
+        """`pictures` and `kinds`: `(Q,)` whole numbers from 0, one per question."""
+        self.pictures, self.kinds = pictures, kinds
+        self.shape = (int(pictures.max()) + 1, int(kinds.max()) + 1)
+        rng, count = np.random.default_rng(seed), self.shape[0]
+        self.weights = np.ones((1 + RESAMPLES, count), np.float32)  # row 0: the sample itself
+        for row in self.weights[1:]:
+            row[:] = np.bincount(rng.integers(count, size=count), minlength=count)
+
+    def means(self, values: np.ndarray, *, pooled: bool = False) -> np.ndarray:
+        """`(Q,)` values, NaN where there is none -> `(1 + R, kinds)` means, the sample's own first.
+
+        `pooled` takes all kinds as one: `(1 + R, 1)`.
+        """
+        there = ~np.isnan(values)
+        cell = self.pictures[there] * self.shape[1] + self.kinds[there]
+        size = self.shape[0] * self.shape[1]
+        total = np.bincount(cell, values[there], size).reshape(self.shape)
+        count = np.bincount(cell, minlength=size).reshape(self.shape)
+        if pooled:
+            total, count = total.sum(1, keepdims=True), count.sum(1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (self.weights @ total.astype(np.float32)) / (
+                self.weights @ count.astype(np.float32)
+            )
+
+    def auc(self, scores: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
+        """AUC of the questions `positive` against `negative` by score: `(1 + AUC_RESAMPLES,)`.
+
+        The sample's own first; NaN where a resample has none of one side.
+        """
+        a, b = scores[positive][:, None], scores[negative][None]
+        above = ((a > b) + (a == b) / 2).astype(np.float32)  # (P, N)
+        weights = self.weights[: 1 + AUC_RESAMPLES]
+        left, right = weights[:, self.pictures[positive]], weights[:, self.pictures[negative]]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return ((left @ above) * right).sum(1) / (left.sum(1) * right.sum(1))
+
+
+def over_kinds(means: np.ndarray, kinds: Sequence[int]) -> np.ndarray:
+    """`(1 + R, kinds)` -> `(1 + R,)` mean over those of the kinds that have questions."""
+    chosen = means[:, list(kinds)]
+    chosen = chosen[:, ~np.isnan(chosen[0])]
+    return np.nanmean(chosen, 1) if chosen.shape[1] else np.full(len(means), np.nan)
+
+
+def estimate(replicates: np.ndarray, digits: int = 4) -> dict | None:
+    """`(1 + R,)` -> the value and its 95 % interval; None where there is no value."""
+    if np.isnan(replicates[0]):
+        return None
+    low, high = np.nanpercentile(replicates[1:], LEVELS)
+    return {
+        "value": round(float(replicates[0]), digits),
+        "interval": [round(float(low), digits), round(float(high), digits)],
+    }
+
+
+def wilson(right: int, n: int, z: float = 1.96) -> list[float]:
+    """Wilson's 95 % interval of a share."""
+    p = right / n
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return [round(max(0.0, middle - half), 3), round(min(1.0, middle + half), 3)]

@@ -1,0 +1,143 @@
+"""Which files go to the Hub: exact lists for a model repo, a Space and a results data set.
+
+A list maps each path in the repo to a file here, or to its text where it is written for the upload.
+Hidden files, caches, pickles and rows of running evaluations are never in one.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from arr_coc.hub import cards
+from arr_coc.qwen import weights as qwen_weights
+
+ROOT = Path(__file__).parent.parent.parent
+Files = dict[str, Path | str]
+
+# ZeroGPU takes 2.8.0, 2.9.1, 2.10.0 and 2.11.0 only; 2.10.0 is the last whose plain wheel brings CUDA 12,
+# which a T4's driver takes; on CPU what the tests run. A CPU-only build crashes `import spaces` on ZeroGPU,
+# and a duplicate may change its hardware: so always the plain wheel.
+TORCH = {"zero-gpu": "2.11.0", "t4": "2.10.0", "cpu": "2.13.0"}
+FLAVOR = {"zero-gpu": "zero-a10g", "t4": "t4-small", "cpu": "cpu-basic"}
+SPACE = ("README.md", "LICENSE", "app.py", "requirements*.txt", "pyproject.toml")
+RESULTS = "results"
+SPACE_FOLDERS = ("arr_coc", "examples", "docs", RESULTS)
+SKIPPED_NAMES = {"__pycache__", "parts", "build", "dist"}
+SKIPPED_SUFFIXES = {".pyc", ".pyo", ".pyi", ".log", ".npy", *qwen_weights.NEVER_READ}
+
+
+def wanted(path: Path, root: Path) -> bool:
+    """Whether a file under `root` may be published."""
+    parts = path.relative_to(root).parts
+    hidden = any(part.startswith(".") or part.endswith(".egg-info") for part in parts)
+    skipped = SKIPPED_NAMES & set(parts) or path.suffix in SKIPPED_SUFFIXES
+    return path.is_file() and not path.is_symlink() and not hidden and not skipped
+
+
+def under(folder: Path, root: Path) -> Files:
+    """Every file below a folder that may be published, by its path from `root`."""
+    found = sorted(path for path in folder.rglob("*") if wanted(path, root))
+    return {path.relative_to(root).as_posix(): path for path in found}
+
+
+def pinned(requirements: str, hardware: str) -> str:
+    """requirements.txt with torch pinned for the hardware.
+
+    Raises:
+        ValueError: unless exactly one line asks for torch.
+    """
+    pin = f"torch=={TORCH[hardware]}"
+    text, count = re.subn(r"^torch(?=[\s<>=!~\[]|$).*$", pin, requirements, flags=re.M)
+    if count != 1:
+        raise ValueError(f"requirements.txt has {count} lines for torch, expected 1")
+    return text
+
+
+def space_files(hardware: str, root: Path = ROOT) -> Files:
+    """The Space: app, package, examples, pictures and summaries; rows belong to the data set."""
+    files: Files = {}
+    for pattern in SPACE:
+        files |= {p.name: p for p in sorted(root.glob(pattern)) if wanted(p, root)}
+    for name in SPACE_FOLDERS:
+        files |= under(root / name, root)
+    files = {name: path for name, path in files.items() if Path(name).name != cards.ROWS}
+    for needed in ("README.md", "app.py", "requirements.txt"):
+        if needed not in files:
+            raise ValueError(
+                f"{root} has no {needed}: push a Space from a checkout of the repository"
+            )
+    requirements = (root / "requirements.txt").read_text(encoding="utf-8")
+    return files | {"requirements.txt": pinned(requirements, hardware)}
+
+
+def model_files(
+    weights: Path, repo_id: str, results: Iterable[Path], revision: str = "main"
+) -> Files:
+    """The weights, loaded once to see that they can be, their card, and what went into them if known.
+
+    Raises:
+        ValueError: for weights that cannot be loaded, or results of other weights.
+    """
+    weights = Path(weights)
+    config_path = weights / qwen_weights.CONFIG
+    if not config_path.is_file():
+        raise ValueError(
+            f"{str(weights)!r} has no {qwen_weights.CONFIG}, expected a folder of weights"
+        )
+    config = json.loads(config_path.read_text(encoding="utf-8"))
+    size = config.get("embedding_size")
+    qwen_weights.load_components(
+        weights, None, base=str(config.get("base_model")), embedding_size=size
+    )
+    summaries = [cards.read_summary(folder) for folder in results]
+    files: Files = {
+        "README.md": cards.model_card(config, weights, repo_id, summaries, revision),
+        qwen_weights.CONFIG: config_path,
+        qwen_weights.WEIGHTS: weights / qwen_weights.WEIGHTS,
+    }
+    training = weights / qwen_weights.TRAINING
+    return files | ({qwen_weights.TRAINING: training} if training.is_file() else {})
+
+
+def results_files(results: Path) -> Files:
+    """Every evaluation and report below `results`, and the data set's card.
+
+    Raises:
+        ValueError: where there is nothing, or something does not say how it was made.
+    """
+    results = Path(results)
+    files = under(results, results)
+    names = sorted({Path(p).parent.as_posix() for p in files if Path(p).name == cards.ROWS})
+    runs = {name: cards.read_summary(results / name) for name in names}
+    reports = {}
+    for name in [name for name in files if "/" not in name and name.endswith(".json")]:
+        reports[name] = json.loads(files[name].read_text(encoding="utf-8"))
+        if missing := [key for key in cards.NAMED if not reports[name].get(key)]:
+            raise ValueError(f"{results / name} has no {', '.join(missing)}")
+    kept = {n: p for n, p in files.items() if n in reports or Path(n).parent.as_posix() in runs}
+    if not kept:
+        raise ValueError(
+            f"{str(results)!r} holds no results: run `python -m arr_coc.evaluate` first"
+        )
+    return kept | {"README.md": cards.dataset_card(runs, reports)}
+
+
+def sizes(files: Files) -> dict[str, int]:
+    """Bytes of each file, by path in the repo, sorted."""
+    return {
+        name: len(what.encode()) if isinstance(what, str) else what.stat().st_size
+        for name, what in sorted(files.items())
+    }
+
+
+def stage(files: Files, folder: Path) -> None:
+    """Lay the files out in an empty folder as they will lie in the repo."""
+    for name, what in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(what, str):
+            path.write_text(what, encoding="utf-8", newline="\n")
+        else:
+            shutil.copyfile(what, path)

@@ -1,0 +1,261 @@
+"""Page: the Space's frame: title, badge, cards, links. Escaped HTML out; no gradio, no model.
+
+Text from a visitor, a link or the model is escaped here and goes into `gr.HTML` as its value only,
+never into a template: templates are evaluated as code, values are not. Pictures travel as data
+URLs, so that nothing more of a visitor's is written to disk.
+"""
+
+import base64
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypedDict
+
+from PIL import Image
+
+from arr_coc.service import intake
+
+CSS = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+# Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
+CARDS_JS = """
+element.addEventListener('click', (event) => {
+    const card = event.target.closest('[data-card]');
+    if (card) trigger('select', {card: Number(card.dataset.card)});
+});
+"""
+CHIPS_JS = """
+element.addEventListener('click', (event) => {
+    const chip = event.target.closest('[data-ask]');
+    if (chip) trigger('select', {ask: Number(chip.dataset.ask)});
+});
+"""
+TITLE = "ARR-COC-VIS"
+LINE = "It reads the question, then decides where to look."
+PRIVACY = "Pictures you give are deleted within the hour; nothing else is kept."
+
+ABILITIES = {  # kinds of question of `scenes`, in plain words
+    "colour": "the colour of a thing",
+    "exists": "whether something is there",
+    "where": "in which corner a thing is",
+    "leftmost": "what is leftmost",
+    "beside": "what is next to a thing",
+    "count": "counting",
+    "setting": "what the whole picture shows",
+    "emblem_colour": "the colour of a small emblem",
+    "number": "the number on a small plate",
+    "word": "the word on a small plate",
+    "price": "a price tag",
+    "cheapest": "what is cheapest",
+    "chart_value": "a value in a chart",
+    "chart_highest": "the highest bar of a chart",
+    "form": "an entry of a form",
+}
+GLANCE_CHOICES = [
+    ("Let the question decide whether it is kept", "auto"),
+    ("Keep the quick first look as a blurry background", "periphery"),
+    ("Use the quick first look only to decide", "separate"),
+    ("No quick look: ignore the question when deciding", "off"),
+]
+PRUNE_CHOICES = [
+    ("Before looking closely: what is not kept is seen in passing at most", "before"),
+    ("After looking closely at everything", "after"),
+]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A card: a picture with a question whose answer is known."""
+
+    path: Path
+    question: str
+    answer: str
+    note: str = ""
+    expected_failure: bool = False
+    credit: str = ""
+
+
+class Listed(TypedDict):
+    """A card over the API."""
+
+    file: str
+    question: str
+    answer: str
+
+
+def listed(examples: list[Example]) -> list[Listed]:
+    """The cards as plain values; files by name."""
+    return [
+        Listed(file=example.path.name, question=example.question, answer=example.answer)
+        for example in examples
+    ]
+
+
+def load_examples(folder: Path) -> list[Example]:
+    """Cards listed in `folder/examples.json`; none where there is no such file."""
+    listed = folder / "examples.json"
+    if not listed.is_file():
+        return []
+    entries = json.loads(listed.read_text(encoding="utf-8"))
+    return [
+        Example(
+            folder / entry["file"],
+            entry["question"],
+            str(entry["answer"]),
+            entry.get("note", ""),
+            bool(entry.get("expected_failure")),
+            entry.get("credit", ""),
+        )
+        for entry in entries
+        if (folder / entry["file"]).is_file()
+    ]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a link asks to fill in; nothing is ever run by a link."""
+
+    chosen: int | None
+    question: str
+    percent: int
+
+
+def wish(parameters: Mapping[str, str], examples: list[Example], percent: int) -> Wish:
+    """Read `arr_example` (a card's number), `arr_q` and `arr_budget` (percent) of a link.
+
+    What is missing or not allowed takes its default: the first card, its question, `percent`.
+    """
+    chosen = _small_number(parameters.get("arr_example", ""))
+    if chosen is None or chosen >= len(examples):
+        chosen = 0 if examples else None
+    question = "" if chosen is None else examples[chosen].question
+    if "arr_q" in parameters:
+        with suppress(intake.IntakeError):
+            question = intake.clean_question(parameters["arr_q"])
+    asked = _small_number(parameters.get("arr_budget", ""))
+    valid = asked is not None and 5 <= asked <= 100
+    return Wish(chosen, question, asked if valid else percent)
+
+
+def header(badge: str) -> str:
+    """Title, the one line, and the badge (already HTML)."""
+    return (
+        f'<header class="arr-head"><div><h1>{TITLE}</h1><p>{LINE}</p></div>'
+        f'<div class="arr-badges">{badge}</div><a class="arr-whole" href="./" target="_blank" '
+        'rel="noopener">Open the whole page</a></header>'
+    )
+
+
+def badge_loading(recorded: bool = False) -> str:
+    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile."""
+    words = "Recorded; the model is waking up…" if recorded else "Waking the model up…"
+    return f'<span class="arr-badge arr-wait">{words}</span>'
+
+
+def badge_ready(
+    name: str, bundled: bool, device: str, learned: bool, notices: Sequence[str] = ()
+) -> str:
+    """Which model runs, with which weights, on what, and whether what is shown was recorded.
+
+    `notices` say why weights that were named are not in use; they are told where the weights are.
+    """
+    model = "Small bundled model" if bundled else name
+    hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
+    weights = "learned settings" if learned else "fixed rules, not learned"
+    if notices:
+        weights += "; named weights could not be used"
+    about_weights = escaped(" ".join(("ARR-COC weights.", *notices)))
+    titles = ("The base model both looks share", about_weights, "Where it runs")
+    where = escaped(hardware)  # page.css shows one of the two
+    shown = (
+        f'<span class="arr-if-live">live on {where}</span>'
+        f'<span class="arr-if-recorded">recorded · runs on {where}</span>'
+    )
+    return "".join(
+        f'<span class="arr-badge" title="{title}">{body}</span>'
+        for title, body in zip(titles, (escaped(model), escaped(weights), shown))
+    )
+
+
+def badge_failed(sentence: str) -> str:
+    """The model could not be loaded."""
+    return f'<span class="arr-badge arr-bad">The model did not load: {escaped(sentence)}</span>'
+
+
+def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = ()) -> str:
+    """What the running model can be asked, said plainly.
+
+    Args:
+        bundled: whether it is the small bundled model.
+        good, weak: the kinds of question it was measured to answer well, and the others (`ABILITIES`).
+    """
+    if bundled:
+        words = (
+            "<b>What runs here.</b> A very small model, trained from scratch for this page on drawn "
+            "scenes like the cards. Ask it in English about such scenes. It was measured to be good "
+            f"at: {_abilities(good)}. Often wrong at: {_abilities(weak)}. A photo of yours is "
+            "outside what it learned: you may try one, but expect wrong answers."
+        )
+    else:
+        words = (
+            "<b>What runs here.</b> A general vision-language model. Ask anything about the "
+            "picture; small things in large pictures show the difference best."
+        )
+    return f'<p class="arr-about">{words} {PRIVACY}</p>'
+
+
+def _abilities(kinds: Sequence[str]) -> str:
+    return ", ".join(escaped(ABILITIES.get(kind, kind)) for kind in kinds) or "nothing yet"
+
+
+def cards(examples: list[Example], chosen: int | None = None) -> str:
+    """Clickable cards, picture and question; the listener is `CARDS_JS`."""
+    if not examples:
+        return ""
+    items = "".join(
+        f'<li><button type="button" class="arr-card" data-card="{index}" '
+        f'aria-pressed="{str(index == chosen).lower()}" title="{escaped(example.note)}">'
+        f'<img src="{_thumbnail(example.path)}" alt="" width="220" height="150">'
+        f"<span>{escaped(example.question)}</span></button></li>"
+        for index, example in enumerate(examples)
+    )
+    return (
+        f'<h2 class="arr-h2">Pick a picture and its question</h2><ul class="arr-cards">{items}</ul>'
+    )
+
+
+def chips(questions: Sequence[tuple[str, str]]) -> str:
+    """Questions to click for a drawn picture, their answers unsaid; the listener is `CHIPS_JS`."""
+    items = "".join(
+        f'<button type="button" class="arr-chip" data-ask="{index}">{escaped(question)}</button>'
+        for index, (question, _) in enumerate(questions)
+    )
+    return f'<div class="arr-chips"><span>Ask it:</span>{items}</div>'
+
+
+def _small_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else None
+
+
+def escaped(value: str) -> str:
+    """Escaped for element content and for quoted attributes."""
+    return html.escape(str(value), quote=True)
+
+
+@cache
+def _thumbnail(path: Path) -> str:
+    with Image.open(path) as picture:
+        small = picture.convert("RGB")
+    small.thumbnail((440, 440))
+    return data_url(small)
+
+
+def data_url(picture: Image.Image, kind: str = "WEBP") -> str:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **({"quality": 88} if kind == "WEBP" else {}))
+    body = base64.b64encode(buffer.getvalue()).decode()
+    return f"data:image/{kind.lower()};base64,{body}"

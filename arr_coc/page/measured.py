@@ -1,0 +1,209 @@
+"""Page measured: what the evaluations in `results/` found, as escaped HTML; nothing typed by hand.
+
+Reads each `results/NAME/summary.json` that `arr_coc.evaluate` wrote, and the figures beside it. Several
+scales of detail make a sweep; a single one is a table of accuracy against tokens and time.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from arr_coc.page.frame import escaped
+from arr_coc.page.results import ratio_words, seconds
+from arr_coc.peers.names import WORDS
+
+NONE = "No evaluation was published with this version yet, so there is nothing to show here."
+FIGURES = {
+    "accuracy-tokens.png": "Accuracy of every method against the visual tokens it holds",
+    "accuracy-time.png": "Accuracy of every method against its time to the first token",
+    "kinds.png": "Accuracy of every method by kind of question",
+    "sweep.png": "Accuracy of every method against the size of the detail",
+    "failures.png": "Failures: the full look was right and the focused look wrong",
+}
+OURS, STOCK = "arr-coc", "stock"
+NAMES = {OURS: "ARR-COC (focused look)", STOCK: "stock (full look)"}
+# In this order; others follow by name.
+TITLES = {
+    "scenes": "Against other ways to spend fewer tokens",
+    "sweep": "By the size of the detail: when is shrinking enough?",
+    "parts": "What each part is worth",
+    "ablations": "What each choice is worth, without training",
+    "easy-vqa": "On easy-VQA, large shapes on tiny pictures",
+}
+USUAL_BUDGET = 0.2
+BENCHMARK, SHIPPED = "benchmark-2b-cpu.json", "before + separate glance"
+WORST = 3  # kinds named as failures
+
+
+def load(folder: Path) -> dict[str, dict[str, Any]]:
+    """The summaries by the name of their folder; those that cannot be read are left out."""
+    found = {}
+    order = list(TITLES)
+    for path in sorted(
+        folder.glob("*/summary.json"),
+        key=lambda p: (order.index(p.parent.name) if p.parent.name in TITLES else len(order), p),
+    ):
+        try:
+            summary = json.loads(path.read_text(encoding="utf-8"))
+            summary["methods"], summary["what"], summary["date"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        found[path.parent.name] = summary
+    return found
+
+
+def at_2b(folder: Path) -> str:
+    """What the focused look costs at the shapes of Qwen3-VL-2B, in a sentence; "" where not measured."""
+    try:
+        report = json.loads((folder / BENCHMARK).read_text(encoding="utf-8"))
+        largest = max(e["image_tokens"] for e in report["summary"])
+        ours = [
+            e for e in report["summary"] if (e["case"], e["image_tokens"]) == (SHIPPED, largest)
+        ]
+        entry = min(ours, key=lambda e: abs(e["budget"] / largest - USUAL_BUDGET))
+        machine = report["machine"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    where = machine.get("gpu") or f"{machine['cores']} cores of an {machine['processor']} CPU"
+    return _said(
+        f"This model is small, so little is saved here. At the shapes of Qwen3-VL-2B (random weights, "
+        f"{largest} visual tokens in full, {entry['budget']} focused, {where}) the focused look's first "
+        f"word came {ratio_words(entry['speedup']['median'])}, median of {entry['n']} runs."
+    )
+
+
+def section(folder: Path) -> str:
+    """The results as tables; one sentence where there are none."""
+    found = load(folder)
+    shown = [_evaluation(summary) for summary in found.values()]
+    more = [
+        f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>{table}</details>'
+        for name, table in zip(found, shown)
+    ]
+    body = "".join(shown[:1] + more[1:]) or _said(NONE)
+    return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
+
+
+def figures(folder: Path) -> str:
+    """The figures of all evaluations, inline; a sentence where there are none."""
+    found = [
+        _figure(folder / name / file, f"{words} ({summary['what']})")
+        for name, summary in load(folder).items()
+        for file, words in FIGURES.items()
+        if (folder / name / file).is_file()
+    ]
+    return f'<div class="arr-figures">{"".join(found)}</div>' if found else _said(NONE)
+
+
+def _said(sentence: str) -> str:
+    return f'<p class="arr-about">{escaped(sentence)}</p>' if sentence else ""
+
+
+def _evaluation(summary: dict[str, Any]) -> str:
+    details = sorted({entry["detail"] for entry in summary["methods"]})
+    table = _sweep(summary, details) if len(details) > 1 else _table(summary)
+    return (
+        f'<p class="arr-lead">{escaped(_lead(summary, len(details) > 1))}</p>{table}'
+        f"{_said(_failures(summary)) if len(details) == 1 else ''}"
+        f'<p class="arr-about">Measured {escaped(summary["date"])}, commit '
+        f"{escaped(summary.get('commit') or 'unknown')}; brackets are 95 % intervals.</p>"
+    )
+
+
+def _lead(summary: dict[str, Any], sweep: bool) -> str:
+    counted = [kind for kind in summary.get("kinds", []) if kind.get("counts")]
+    n = sum(kind["n"] for kind in counted)
+    kinds = len({kind["kind"] for kind in counted})
+    what = "Right answers by the size of the detail" if sweep else "Right answers by visual tokens"
+    return f"{what}: {summary['what']}, {n:,} questions of {kinds} kinds."
+
+
+def _methods(summary: dict[str, Any]) -> list[str]:
+    names = dict.fromkeys(entry["method"] for entry in summary["methods"])
+    return sorted(names, key=lambda name: (name != STOCK, not name.startswith(OURS)))
+
+
+def _table(summary: dict[str, Any]) -> str:
+    """A row per method: accuracy at each budget, and the median time nearest to the usual one."""
+    entries = {(e["method"], e["budget"]): e for e in summary["methods"]}
+    budgets = sorted({budget for method, budget in entries if method != STOCK})
+    times = {(e["method"], e["budget"]): e["p50_s"] for e in summary.get("time") or []}
+    usual = min(budgets, key=lambda b: abs(b - USUAL_BUDGET), default=None)
+    head = ["method", *(f"{budget:.0%} of the tokens" for budget in budgets)]
+    head += ["all tokens"] if any(method == STOCK for method, _ in entries) else []
+    head += [f"first word, at {usual:.0%}" if usual else "first word"] if times else []
+    rows = []
+    for method in _methods(summary):
+        cells = [_accuracy(entries.get((method, budget))) for budget in budgets]
+        if "all tokens" in head:
+            cells.append(_accuracy(entries.get((method, 1.0)) if method == STOCK else None))
+        if times:
+            spent = times.get((method, 1.0 if method == STOCK else usual))
+            cells.append("" if spent is None else seconds(spent))
+        rows.append((method, cells))
+    return _rows(head, rows)
+
+
+def _sweep(summary: dict[str, Any], details: list[float]) -> str:
+    """A row per method and budget, a column per scale of the detail."""
+    entries = {(e["method"], e["budget"], e["detail"]): e for e in summary["methods"]}
+    pairs = list(dict.fromkeys((method, budget) for method, budget, _ in entries))
+    order = _methods(summary)
+    pairs.sort(key=lambda pair: (order.index(pair[0]), pair[1]))
+    rows = [
+        (
+            method if method == STOCK else f"{method}, {budget:.0%}",
+            [_accuracy(entries.get((method, budget, detail))) for detail in details],
+        )
+        for method, budget in pairs
+    ]
+    return _rows(["method", *(f"detail × {detail:g}" for detail in details)], rows)
+
+
+def _rows(head: list[str], rows: list[tuple[str, list[str]]]) -> str:
+    top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
+    body = "".join(
+        f'<tr><th scope="row" title="{escaped(WORDS.get(name, ""))}">{escaped(NAMES.get(name, name))}</th>'
+        + "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, cells in rows
+    )
+    return (
+        '<div class="arr-scroll" tabindex="0" role="region" aria-label="Table of results">'
+        f'<table class="arr-table"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _accuracy(entry: dict[str, Any] | None) -> str:
+    found = entry and entry.get("overall")
+    if not found:
+        return ""
+    low, high = found["interval"]
+    return f"{100 * found['value']:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _failures(summary: dict[str, Any]) -> str:
+    """The kinds on which ARR-COC loses most against stock at the usual budget, in a sentence."""
+    ours = [e for e in summary["methods"] if e["method"] == OURS and e.get("against_stock")]
+    if not ours:
+        return ""
+    entry = min(ours, key=lambda e: abs(e["budget"] - USUAL_BUDGET))
+    lost = [
+        (100 * found["value"], kind)
+        for kind, found in entry["against_stock"]["kinds"].items()
+        if found["interval"][1] < 0
+    ]
+    at = f"At {entry['budget']:.0%} of the tokens the focused look"
+    if not lost:
+        return f"{at} is not measurably worse than the full look on any kind of question."
+    words = ", ".join(f"{kind} ({points:.0f} points)" for points, kind in sorted(lost)[:WORST])
+    return f"{at} loses most on: {words}."
+
+
+def _figure(path: Path, words: str) -> str:
+    body = base64.b64encode(path.read_bytes()).decode()
+    return (
+        f'<figure><img src="data:image/png;base64,{body}" alt="{escaped(words)}" loading="lazy">'
+        f"<figcaption>{escaped(words)}</figcaption></figure>"
+    )

@@ -1,0 +1,161 @@
+"""Post: one picture to send: the card's picture, both answers and what they cost, drawn with pillow."""
+
+import base64
+import io
+import math
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from arr_coc.page import frame
+from arr_coc.page.board import Shown
+from arr_coc.page.results import LOOKS, ratio_words, told_ratio
+from arr_coc.service.comparing import LookResult, is_right
+
+CARD = (1200, 630)
+EDGE, FOOT = 44, 572  # of the card: its margin, and where its foot begins
+LETTERS = ((36, 32, 2), (30, 26, 3), (24, 22, 5), (22, 21, 2))  # question, answers, their lines
+TOKENS = 54  # pixels that the words about a look's tokens, their bar and the space after it take
+INK, QUIET, GROUND, RULE = (28, 30, 40), (91, 100, 120), (250, 250, 248), (222, 225, 232)
+GOOD, BAD = (17, 115, 74), (179, 38, 30)
+FILLS = {"full": (154, 161, 180), "focused": (224, 138, 46), "shrunk": (111, 163, 199)}
+
+
+def png(shown: Shown) -> bytes:
+    """A card of 1200 x 630 pixels: the picture under its heat, the question, the answers, the cost."""
+    card = Image.new("RGB", CARD, GROUND)
+    left, bottom = _picture(card, shown)
+    paint, result = ImageDraw.Draw(card), shown["result"]
+    width = CARD[0] - left - EDGE
+    cost = f"First word of the focused look: {ratio_words(told_ratio(result))}"
+    _write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
+    _beside(paint, shown, left, bottom - 44)
+    _foot(paint, shown)
+    out = io.BytesIO()
+    card.save(out, "PNG")
+    return out.getvalue()
+
+
+def _picture(card: Image.Image, shown: Shown) -> tuple[int, int]:
+    """Put the picture in; returns where the words beside it begin, and how far down they may go."""
+    from arr_coc import homunculus
+
+    body = base64.b64decode(shown["picture"].partition(",")[2])
+    with Image.open(io.BytesIO(body)) as opened:
+        picture = opened.convert("RGB")
+    where = shown["result"]["where"]
+    if where and not where["fallback"]:
+        picture = homunculus.overlay(picture, where["relevance"])
+    bottom = FOOT - 26
+    scale = min(540 / picture.width, (bottom - EDGE) / picture.height)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    corners = Image.new("L", (2 * size[0], 2 * size[1]))
+    ImageDraw.Draw(corners).rounded_rectangle((0, 0, *corners.size), 28, fill=255)
+    at = (EDGE, EDGE + (bottom - EDGE - size[1]) // 2)
+    card.paste(picture.resize(size, Image.Resampling.LANCZOS), at, corners.resize(size))
+    return EDGE + size[0] + 56, bottom
+
+
+def _beside(paint: ImageDraw.ImageDraw, shown: Shown, left: int, bottom: int) -> None:
+    """The question and the answers beside the picture, in the largest letters that hold them all."""
+    width, result = CARD[0] - left - EDGE, shown["result"]
+    looks = {key: result[key] for key in LOOKS if result[key] is not None}
+    most = max(1, *(look["visual_tokens"] for look in looks.values()))
+    for question_size, answer_size, rows in LETTERS:
+        asked = _wrapped(result["question"], question_size, width, most=4, bold=True)
+        said = {
+            key: _wrapped(_said(look, shown["truth"])[0], answer_size, width, most=rows, bold=True)
+            for key, look in looks.items()
+        }
+        height = asked.height + sum(TOKENS + lines.height for lines in said.values())
+        if height <= bottom - EDGE and not any(lines.cut for lines in (asked, *said.values())):
+            break
+    y = _write(paint, (left, EDGE - 6), asked, INK) + 20
+    for key, lines in said.items():
+        label = f"{LOOKS[key][0]} · {looks[key]['visual_tokens']:,} visual tokens"
+        _write(paint, (left, y), _wrapped(label, 19, width, most=1), QUIET)
+        below = _write(paint, (left, y + 26), lines, _said(looks[key], shown["truth"])[1]) + 5
+        long = round(width * looks[key]["visual_tokens"] / most)
+        paint.rectangle((left, below, left + width - 1, below + 5), fill=RULE)
+        paint.rectangle((left, below, left + max(3, long) - 1, below + 5), fill=FILLS[key])
+        y += TOKENS + lines.height
+
+
+def _said(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, int]]:
+    """An answer with its mark, and its colour."""
+    if look["error"] or not look["done"]:
+        return "did not finish", QUIET
+    text = look["text"] or "(no words came)"
+    if truth is None:
+        return text, INK
+    return (f"✓ {text}", GOOD) if is_right(look["text"], truth) else (f"✗ {text}", BAD)
+
+
+def _foot(paint: ImageDraw.ImageDraw, shown: Shown) -> None:
+    """What made it, at the left; with which model, on what and when, at the right."""
+    result, right = shown["result"], CARD[0] - EDGE
+    paint.line((EDGE, FOOT, right, FOOT), fill=RULE, width=1)
+    title = _wrapped(frame.TITLE, 18, right, most=1, bold=True)
+    _write(paint, (EDGE, FOOT + 18), title, INK)
+    day = re.search(r"\d{4}-\d\d-\d\d", shown["recorded"])
+    run = f"recorded {day[0]}" if day else "recorded" if shown["recorded"] else "one live run"
+    base = "small bundled model" if result["bundled"] else result["model"]
+    device = {"cuda": "GPU"}.get(result["device"].split(":")[0], result["device"].upper())
+    begin = EDGE + title.width + 16
+    line = _wrapped(frame.LINE, 16, right, most=1)
+    made = _wrapped(f"{base} · {device} · {run}", 16, right - begin, most=1)
+    _write(paint, (right - made.width, FOOT + 19), made, QUIET)
+    if begin + line.width + 32 <= right - made.width:
+        _write(paint, (begin, FOOT + 19), line, QUIET)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Words set in lines; `height` and `width` in pixels. `cut` where words were left out."""
+
+    lines: list[str]
+    font: ImageFont.FreeTypeFont
+    cut: bool
+
+    @property
+    def step(self) -> int:
+        return round(1.3 * self.font.size)
+
+    @property
+    def height(self) -> int:
+        return self.step * len(self.lines)
+
+    @property
+    def width(self) -> int:
+        return math.ceil(max(map(self.font.getlength, self.lines)))
+
+
+def _wrapped(text: str, size: int, width: int, *, most: int, bold: bool = False) -> Lines:
+    """Text in at most so many lines of at most `width` pixels; "…" stands where it was cut."""
+    folder = Path(find_spec("matplotlib").origin).parent / "mpl-data" / "fonts" / "ttf"
+    font = ImageFont.truetype(folder / f"DejaVuSans{'-Bold' * bold}.ttf", size)
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if font.getlength(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    cut = len(lines) > most
+    if cut:
+        lines = [*lines[: most - 1], lines[most - 1] + " …"]
+    for n, line in enumerate(lines):
+        while font.getlength(lines[n]) > width and len(lines[n]) > 2:
+            lines[n] = lines[n].rstrip("… ")[:-1] + "…"
+        cut = cut or lines[n] != line
+    return Lines(lines, font, cut)
+
+
+def _write(paint: ImageDraw.ImageDraw, at: tuple[int, int], lines: Lines, colour) -> int:
+    """Write lines from a top left corner; returns where the next begin."""
+    for n, line in enumerate(lines.lines):
+        paint.text((at[0], at[1] + n * lines.step), line, font=lines.font, fill=colour)
+    return at[1] + lines.height

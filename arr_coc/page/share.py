@@ -1,0 +1,153 @@
+"""Share: a comparison as JSON, as a picture for a post, and as one HTML file that stands alone.
+
+`SCRIPT` fills in links with the page's own address and copies them; nothing is sent anywhere.
+"""
+
+import base64
+import json
+from urllib.parse import urlencode
+
+from arr_coc.page import cost as page_cost
+from arr_coc.page import frame as page_frame
+from arr_coc.page import viewer
+from arr_coc.page.board import Shown, board
+from arr_coc.page.frame import escaped
+from arr_coc.page.post import png
+
+FRAME = (700, 560)  # of the embedded card, pixels
+CITATION = """@software{arr_coc_vis,
+  title  = {ARR-COC-VIS: adaptive relevance realization for visual tokens},
+  year   = {2026},
+  note   = {Qwen3-VL with visual tokens spent where the question needs them}
+}"""
+SCRIPT = """
+// Inside another site's <gradio-app> the page's address is not the browser's.
+const app = element.closest('gradio-app'), space = app?.getAttribute('space');
+const host = space ? `https://${space.trim().toLowerCase().replace(/[^a-z0-9]+/g, '-')}.hf.space`
+    : app?.getAttribute('src');
+const here = () => host ? `${host.trim().replace(/[/]+$/, '')}/` : location.origin + location.pathname;
+const fill = () => element.querySelectorAll('[data-query]').forEach((shown) => {
+    const link = here() + shown.dataset.query;
+    const text = shown.dataset.frame ? `<iframe src="${link}" ${shown.dataset.frame}></iframe>` : link;
+    if (shown.textContent !== text) shown.textContent = text;
+});
+new MutationObserver(fill).observe(element, {childList: true, subtree: true});
+fill();
+element.addEventListener('click', (event) => {
+    const copy = event.target.closest('[data-copy]'), save = event.target.closest('[data-save]');
+    if (save) trigger('select', {save: save.dataset.save});
+    if (!copy) return;
+    const text = element.querySelector(copy.dataset.copy), said = element.querySelector('.arr-said');
+    const mark = () => {
+        const range = document.createRange();
+        range.selectNodeContents(text);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        said.textContent = 'Selected: copy it with your keyboard.';
+    };
+    if (!navigator.clipboard) return mark();
+    navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
+});
+"""
+DOWNLOAD = """(file) => {
+    if (!file) return;
+    const [name, url] = [file.slice(0, file.indexOf('|')), file.slice(file.indexOf('|') + 1)];
+    const link = Object.assign(document.createElement('a'), {href: url, download: name});
+    document.body.append(link);
+    link.click();
+    link.remove();
+}"""
+PLAIN_CSS = """
+:root { --body-text-color: #1f2430; --border-color-primary: #dfe2ea; --block-background-fill: #fff;
+  --background-fill-secondary: #eef0f4; color-scheme: light dark; }
+body { margin: 0 auto; max-width: 960px; padding: 20px; background: #f7f7f5;
+  color: var(--body-text-color); font: 15px/1.5 system-ui, sans-serif; }
+.gradio-container .arr-viewer { max-width: 560px; margin: 14px 0; }
+"""
+
+
+def query(card: int | None, question: str, percent: int) -> str:
+    """A permalink's query: it fills in, and never runs. Own pictures have no card and no link."""
+    wish = {} if card is None else {"arr_example": card}
+    return "?" + urlencode({**wish, "arr_q": question, "arr_budget": percent})
+
+
+def section(card: int | None, question: str, percent: int, on_space: bool) -> str:
+    """Link, embed snippet, citation, and buttons that save the comparison."""
+    link = query(card, question, percent)
+    frame = f'width="{FRAME[0]}" height="{FRAME[1]}" style="border:0;max-width:100%" title="ARR-COC-VIS"'
+    saves = "".join(
+        f'<button type="button" class="arr-button" data-save="{kind}">{name}</button>'
+        for kind, name in (
+            ("png", "Picture for a post"),
+            ("html", "Page that stands alone"),
+            ("json", "JSON"),
+        )
+    )
+    own = (
+        ""
+        if card is not None
+        else "<p>A picture that is not one of the cards is not in the link.</p>"
+    )
+    duplicate = "<p>To run your own copy, duplicate this Space below.</p>" if on_space else ""
+    return (
+        '<section class="arr-share"><h2 class="arr-h2">Share</h2>'
+        f'<p class="arr-saves">{saves}</p>'
+        + _snippet("link", "Link", f'data-query="{escaped(link)}"', "")
+        + _snippet(
+            "frame",
+            "Embed",
+            f'data-query="{escaped(link + "&arr_view=card")}" data-frame="{escaped(frame)}"',
+            "",
+        )
+        + _snippet("cite", "Cite", "", escaped(CITATION))
+        + f'{own}{duplicate}<p class="arr-said" role="status"></p></section>'
+    )
+
+
+def _snippet(key: str, name: str, data: str, text: str) -> str:
+    return (
+        f'<div class="arr-snippet"><span>{name}</span><code class="arr-{key}" role="group" tabindex="0" '
+        f'aria-label="{name}" {data}>{text}</code>'
+        f'<button type="button" class="arr-button" data-copy=".arr-{key}">Copy</button></div>'
+    )
+
+
+def saved(shown: Shown, kind: str) -> str:
+    """`name|data: URL` of the comparison as "png", "html" or "json"; ValueError for another kind."""
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}")
+    mime, make = KINDS[kind]
+    body = make(shown)
+    data = body if isinstance(body, bytes) else body.encode()
+    return f"arr-coc.{kind}|data:{mime};base64,{base64.b64encode(data).decode()}"
+
+
+def as_json(shown: Shown) -> str:
+    """Everything measured and decided, without the picture."""
+    return json.dumps({**shown["result"], "truth": shown["truth"]}, indent=1)
+
+
+def page_file(shown: Shown) -> str:
+    """One HTML file with the comparison; scripts, style and picture inside, no request to anywhere."""
+    asked = {**shown, "where": shown["result"]["where"]}  # not what a gauge has made of it since
+    look, answers, strip, why, _, cost = board(asked)
+    question = escaped(shown["result"]["question"])
+    scripts = "".join(
+        f"<script>(() => {{ const element = document.body;\n{code}\n}})();</script>"
+        for code in (viewer.SCRIPT, page_cost.SCRIPT)
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{page_frame.TITLE}: {question}</title><style>{page_frame.CSS}{PLAIN_CSS}</style></head>"
+        f'<body><main class="gradio-container"><h1>{question}</h1>'
+        f"<p>{page_frame.LINE}</p>{look}{answers}{strip}{why}{cost}</main>{scripts}</body></html>"
+    )
+
+
+KINDS = {
+    "png": ("image/png", png),
+    "html": ("text/html", page_file),
+    "json": ("application/json", as_json),
+}

@@ -1,0 +1,109 @@
+"""Viewer: one picture with everything a look did to it, switched in the browser without the server.
+
+`viewer` gives escaped HTML: the picture, and the decision as data in attributes. `viewer.js` draws
+heat, what it saw, the homunculus and the kept cells from them; `SCRIPT` mounts it in `gr.HTML`
+(`js_on_load`) and in a file that stands alone.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from arr_coc.page import warping
+from arr_coc.page.frame import data_url, escaped
+from arr_coc.service.decision import Where
+
+SOURCE = (Path(__file__).parent / "viewer.js").read_text(encoding="utf-8")
+SCRIPT = f"{SOURCE}\narrViewer(element);\n"
+SIDE = 640  # pixels of the longer side of the picture that is sent
+VIEWS = {
+    "heat": (
+        "Where looking pays",
+        "Relevance: three maps mixed; bright where looking pays",
+        "The picture in grey under its heat map, bright where looking pays",
+    ),
+    "saw": (
+        "What it saw",
+        "The picture rebuilt at the resolution each place was given; dark and coarse: no token of its own",
+        "The picture rebuilt at the resolution each place was given: sharp where tokens were kept, "
+        "dark and coarse where it was seen only in passing",
+    ),
+    "sized": (
+        "Sized by attention",
+        "The homunculus: area follows the visual tokens spent",
+        "The picture bent so that each place's area follows the visual tokens spent on it",
+    ),
+    "kept": (
+        "Kept",
+        "The cells that became visual tokens",
+        "Kept places bright and outlined, the rest darkened",
+    ),
+    "plain": ("Picture", "The picture itself", "The picture itself"),
+}
+HINT = "Point at a place to see what it was given."
+
+
+def picture_url(image: Image.Image) -> str:
+    """The picture as a `data:` URL, its longer side at most `SIDE` pixels."""
+    small = image.convert("RGB")
+    small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return data_url(small)
+
+
+def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str = "arr") -> str:
+    """The viewer's HTML.
+
+    Args:
+        picture: a `data:` URL.
+        size: `(width, height)` of the picture, for its aspect.
+        where: the decision; None shows the picture alone.
+        name: sets radios of several viewers on one page apart.
+    """
+    aspect = f"--arr-aspect:{size[0] / size[1]:.4f}"
+    shown = f'<img class="arr-base" src="{picture}" alt="The picture asked about">'
+    if where is None or where["fallback"]:
+        return (
+            f'<div class="arr-viewer" style="{aspect}"><div class="arr-stage">{shown}</div></div>'
+        )
+    radios = "".join(
+        f'<input type="radio" name="{name}-view" id="{name}-view-{key}" value="{key}" '
+        f'data-alt="{escaped(alt)}"{" checked" * (key == "heat")}>'
+        f'<label for="{name}-view-{key}" title="{escaped(title)}">{label}</label>'
+        for key, (label, title, alt) in VIEWS.items()
+    )
+    data = escaped(json.dumps(look_data(where), separators=(",", ":")))
+    return (
+        f'<div class="arr-viewer" style="{aspect}" data-view="heat" data-look="{data}">'
+        f'<div class="arr-views" role="radiogroup" aria-label="How to show the picture">{radios}</div>'
+        f'<div class="arr-stage">{shown}'
+        f'<canvas class="arr-over" role="img" aria-label="{escaped(VIEWS["heat"][2])}"></canvas>'
+        '<div class="arr-cursor" hidden></div><div class="arr-cells" tabindex="0" role="application" '
+        'aria-label="Places of the picture: arrow keys move, Escape leaves"></div></div>'
+        '<div class="arr-under"><label class="arr-slide"><span>Original</span>'
+        '<input type="range" class="arr-wipe" min="0" max="100" value="100" '
+        'aria-label="From the original to the view"><span>View</span></label>'
+        '<p class="arr-legend" aria-hidden="true"><span>little</span><i></i><span>much</span></p></div>'
+        f'<p class="arr-readout" aria-live="polite">{HINT}</p></div>'
+    )
+
+
+def look_data(where: Where) -> dict:
+    """What `viewer.js` draws from: plain lists, maps with two decimals."""
+    glance = where["glance_grid"]
+    tokens = glance[0] * glance[1] if glance else 0
+    density = warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
+    maps = ("relevance", "propositional", "perspectival", "participatory")
+    return {
+        "grid": where["grid"],
+        "cells": where["cells"],
+        "budgets": where["cell_budgets"],
+        "glance": glance,
+        "mesh": warping.inverse_mesh(density).round(4).tolist(),
+        **{name: _short(where[name]) for name in maps},
+    }
+
+
+def _short(rows):
+    return None if rows is None else [[round(value, 2) for value in row] for row in rows]

@@ -1,0 +1,1 @@
+"""Peers: published token reducers and controls, all on one base, each counting its own cost."""

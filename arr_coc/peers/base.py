@@ -1,0 +1,128 @@
+"""What a token reducer gives the language model, and what every reducer here shares.
+
+A `Method` is called with a host, a prepared image, the question and a budget, and returns a
+`Reduced`: tokens that stand at their native positions with every DeepStack plane, and what it cost.
+Nothing is generated here, and the stock model is never patched.
+"""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from arr_coc import attending, config
+from arr_coc.attending import Allocation
+from arr_coc.config import HALO, glance_tokens
+from arr_coc.qwen import encoding
+from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.inputs import Ask, Prompt
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.realizing import Realization, stage
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What a method gives the language model in place of all visual tokens.
+
+    Attributes:
+        tokens: features, DeepStack planes and places, after the periphery where there is one.
+        kept: `(h, w)` float32 on the CPU, the share of each native place that is shown at native
+            resolution: 1 kept, 0 dropped, merged with others or shrunk.
+        prompt: the prompt whose positions count; the ask's own unless the image itself was resized.
+        seconds: by stage, everything the method did: select, encode, glance, relevance.
+        periphery: the glance's state where its tokens are in a KV cache already (`cache`, cropped
+            after them, and `tokens`); None without.
+        score: `(h, w)` float32 on the CPU, the method's relevance per native place; None where it
+            has none.
+        realization: the whole decision, for ARR-COC.
+    """
+
+    tokens: TokenSet
+    kept: Tensor
+    prompt: Prompt
+    seconds: dict[str, float]
+    periphery: Any = None
+    score: Tensor | None = None
+    realization: Realization | None = None
+
+    @property
+    def visual_tokens(self) -> int:
+        """Visual tokens the language model will hold, the periphery included."""
+        return len(self.tokens) + (len(self.periphery.tokens) if self.periphery else 0)
+
+
+class Method(Protocol):
+    """Anything that chooses an image's visual tokens within a budget."""
+
+    name: str
+
+    def __call__(self, host: ARRCOCQwen, ask: Ask, question: str, budget: int) -> Reduced: ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a method: what it was given, and the clock."""
+
+    host: ARRCOCQwen
+    ask: Ask
+    question: str
+    budget: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def timed(self, name: str) -> AbstractContextManager[None]:
+        """Count the block's seconds as a stage."""
+        return stage(self.seconds, name, self.host.synchronize)
+
+    def encode_all(self) -> TokenSet:
+        """Every visual token, as the stock encoder gives them."""
+        with self.timed("encode"):
+            return self.host.encode(self.ask.picture, None)
+
+    def encode_before(self, index: Tensor, around: bool = False) -> TokenSet:
+        """The native tokens at raster `index`; the encoder sees nothing else, or what ARR-COC shows it."""
+        picture = self.ask.picture
+        seen = (glance_tokens(picture.grid), HALO) if around else (0, 0.0)
+        with self.timed("encode"):
+            allocation = self.allocation(index)
+            return self.host.encode_with(encoding.encode_before, picture, allocation, *seen)
+
+    def cut(self, tokens: TokenSet, index: Tensor) -> TokenSet:
+        """Of every token, the native ones at raster `index`."""
+        return encoding.cut(tokens, self.allocation(index))
+
+    def allocation(self, index: Tensor) -> Allocation:
+        """Native cells at raster `index`."""
+        index = index.cpu()
+        return attending.native_allocation(index, self.ask.picture.grid, torch.zeros(len(index)))
+
+    def reduced(self, tokens: TokenSet, index: Tensor, score: Tensor | None = None) -> Reduced:
+        """The result where `tokens` show the native places at raster `index` and no others."""
+        h, w = self.ask.picture.grid
+        kept = torch.zeros(h * w)
+        kept[index.cpu()] = 1
+        if score is not None:
+            score = score.float().cpu().view(h, w)
+        return Reduced(tokens, kept.view(h, w), self.ask.prompt, self.seconds, score=score)
+
+
+class Peer:
+    """A method whose `reduce` does the work, once at a time on a host and without gradients."""
+
+    name = ""
+    minimum = 1
+
+    def __call__(self, host: ARRCOCQwen, ask: Ask, question: str, budget: int) -> Reduced:
+        """Reduce an image to at most `budget` visual tokens.
+
+        Raises:
+            ValueError: for a budget above the image's tokens or below the method's minimum.
+        """
+        config.check_budget(budget, ask.picture.tokens, self.minimum)
+        with host.lock, torch.inference_mode():
+            return self.reduce(Call(host, ask, question, budget))
+
+    def reduce(self, call: Call) -> Reduced:
+        """The method itself."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Pretrain: the bundled base, a small Qwen3-VL trained from scratch on drawn scenes."""

@@ -1,0 +1,115 @@
+"""The model card of the bundled base, from facts of the run and measured scores."""
+
+from arr_coc.scenes import questions, scene
+
+EASY_VQA, CLOCK = "easy_vqa", "clock"  # entries among the scores, beside one per picture size
+
+_HEAD = """\
+---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: image-text-to-text
+---
+# ARR-COC bundled base
+
+A small Qwen3-VL ({parameters:.1f} M parameters) trained from scratch for ARR-COC-VIS, so that the
+project can be tried and tested without a download. It is a stock
+`Qwen3VLForConditionalGeneration` (DeepStack, interleaved M-RoPE, dynamic grids, tied embeddings)
+with its own byte-level BPE tokenizer and the stock chat shape. It answers short questions about
+drawn scenes and nothing else.
+
+## Data
+
+Procedural scenes (`arr_coc.scenes`), drawn on the fly from seeds below {dev:,}; pictures of 128 to
+512 pixels, 16 to 256 visual tokens, several aspect ratios; and the train split of easy-VQA (MIT),
+shown at 128 x 128. No photographs, no other text. The glyphs come from Fluent Emoji High Contrast
+(MIT, see `bundled/glyphs`), the letters from the fonts that matplotlib ships.
+
+## Training
+
+```
+{commands}
+```
+
+Ordinary training on every visual token; bfloat16 autocast, weights kept in float32, stored here in
+bfloat16. Minutes are wall-clock{where}.
+
+| stage | pictures | minutes |
+|---|---|---|
+{stages}
+"""
+
+
+def card(model, facts: dict, scores: dict | None) -> str:
+    """Markdown; `facts` holds `seconds` and `pictures` per stage and the list of `commands`."""
+    rows = [
+        f"| {stage} | {facts['pictures'].get(stage, 0):,} | {seconds / 60:.0f} |"
+        for stage, seconds in facts["seconds"].items()
+    ]
+    text = _HEAD.format(
+        parameters=sum(p.numel() for p in model.parameters()) / 1e6,
+        where=facts.get("where", ""),
+        dev=scene.DEV_SEED,
+        commands="\n".join(facts["commands"]),
+        stages="\n".join(rows),
+    )
+    if not scores:
+        return text + "\nThis is a checkpoint of an unfinished run: not evaluated yet.\n"
+    return text + "\n" + _scores(scores)
+
+
+def _scores(scores: dict) -> str:
+    first = _by_size(scores)[0]["first_seed"]
+    lines = [
+        "## Scores",
+        "",
+        f"Exact match of the whole answer, scenes drawn at 512 x 512 from seed {first:,} on,",
+        "shown at the sizes below; 95 % Wilson intervals.",
+        "",
+        score_table(scores),
+        "",
+        easy_vqa_line(scores),
+        clock_line(scores),
+        "",
+        "Guessing scores 1/2 in exists, 1/4 in where and count, about 1/7 in setting, less elsewhere.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def score_table(scores: dict) -> str:
+    """Markdown: a row per kind, a column per picture size, each share right with its interval."""
+    columns = _by_size(scores)
+    sizes = [f"{row['size'][0]} x {row['size'][1]}" for row in columns]
+    lines = ["| kind | n | " + " | ".join(sizes) + " |", "|---|---|" + "---|" * len(sizes)]
+    for step, kinds in questions.LADDER.items():
+        for kind in kinds:
+            cells = [row["kinds"][kind] for row in columns]
+            shown = [_share(cell["right"], cell["n"], cell["interval"]) for cell in cells]
+            lines.append(f"| {step} {kind} | {cells[0]['n']} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def _by_size(scores: dict) -> list[dict]:
+    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK)]
+
+
+def clock_line(scores: dict) -> str:
+    """One sentence: how long loading and one full answer take."""
+    row = scores[CLOCK]
+    return (
+        f"It loads in {row['load_s']:.2f} s and answers a question about a 512 x 512 picture in "
+        f"{row['answer_s']:.2f} s (256 visual tokens, float32, {row['threads']} CPU threads, medians of "
+        f"{row['n']})."
+    )
+
+
+def easy_vqa_line(scores: dict) -> str:
+    """One sentence: the official test split of easy-VQA."""
+    row = scores[EASY_VQA]
+    share, size = _share(row["right"], row["n"], row["interval"], 3), row["size"]
+    return f"Official test split of easy-VQA (n = {row['n']:,}, shown at {size[0]} x {size[1]}): {share}."
+
+
+def _share(right: int, n: int, interval, digits: int = 2) -> str:
+    low, high = interval
+    return f"{right / n:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

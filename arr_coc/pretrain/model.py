@@ -1,0 +1,248 @@
+"""The bundled base in small: its config, tokenizer, chat template, image settings and folder.
+
+The model is a stock `Qwen3VLForConditionalGeneration` with few and narrow layers; the tokenizer a
+byte-level BPE trained here on the scenes' own phrases. Nothing here trains the weights (see
+`pretrain.py`) or draws pictures.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import (
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+)
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from arr_coc.scenes import drawing, questions, writing
+
+PATCH, MERGE, TEMPORAL = 16, 2, 2
+CELL = PATCH * MERGE  # pixels of one visual token's side
+MAX_PIXELS = 512 * 512  # the native cap: 256 visual tokens
+MIN_PIXELS = 2 * CELL * 2 * CELL  # 4 visual tokens
+
+SPECIALS = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
+
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+{{- '<|im_start|>' + message['role'] + '\\n' -}}
+{%- if message['content'] is string -%}
+{{- message['content'] -}}
+{%- else -%}
+{%- for part in message['content'] -%}
+{%- if part['type'] == 'image' -%}
+{{- '<|vision_start|><|image_pad|><|vision_end|>' -}}
+{%- elif part['type'] == 'video' -%}
+{{- '<|vision_start|><|video_pad|><|vision_end|>' -}}
+{%- elif 'text' in part -%}
+{{- part['text'] -}}
+{%- endif -%}
+{%- endfor -%}
+{%- endif -%}
+{{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- '<|im_start|>assistant\\n' -}}
+{%- endif -%}
+"""
+
+# Words of easy-VQA, and some that people use beyond the scenes' own phrases.
+_OTHER_WORDS = """
+rectangle teal shape image contain not field pattern revenue value bar entry corner whereabouts
+what number word letter is written on the small big plate label price tag menu form chart bar
+total date name signature amount first last next page line month year day week january february
+march april may june july august september october november december monday tuesday wednesday
+thursday friday saturday sunday highest lowest cheaper dearer more less most fewest left right
+above below under over near between beside behind front of top bottom middle corner side how much
+cost dollars euros revenue quarter one two three four five six seven eight nine ten zero none
+circle square triangle grey gray cyan does contain image photo shape present describe this please
+cake bread milk shop street room table window wall sky grass it they both same different and or not
+a an the in on at to with there are was has have can you see show tell me which who where when why
+"""
+
+
+def build_tokenizer(vocab_size: int = 1500) -> PreTrainedTokenizerFast:
+    """A byte-level BPE with Qwen's special tokens, trained on the scenes' phrases."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    split = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(split), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=list(SPECIALS), initial_alphabet=sorted(alphabet)
+    )
+    tokenizer.train_from_iterator(_corpus(), trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=[t for t in SPECIALS if t not in ("<|im_end|>", SPECIALS[0])],
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=4096,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _corpus() -> Iterator[str]:
+    """Every phrase with every name, every answer, bare and after a space."""
+    names = (*drawing.glyph_names(), *drawing.HOSTS)
+    written = (*writing.WORDS, *writing.MONTHS, *writing.FIELDS)
+    for phrases in questions.PHRASES.values():
+        for phrase in phrases:
+            for name in names:
+                text = phrase.format(
+                    x=name, X=name.upper(), a="a", xs=questions.PLURALS.get(name, name + "s")
+                )
+                yield text
+                yield text[0].upper() + text[1:]
+    words = (
+        *names,
+        *drawing.COLOURS,
+        "yes",
+        "no",
+        *"0123456789",
+        *_OTHER_WORDS.split(),
+        *written,
+    )
+    for word in words:
+        yield from (word, f" {word}", f" {word}") * 30
+        yield from (word.capitalize(), f" {word.capitalize()}") * 4
+
+
+def build_config(tokenizer) -> Qwen3VLConfig:
+    """The small Qwen3-VL: 4 text layers of 192, 5 vision layers of 128, two DeepStack planes."""
+    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in SPECIALS}
+    text = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 192,
+        "intermediate_size": 512,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 3,
+        "head_dim": 32,
+        "max_position_embeddings": 4096,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "mrope_section": [6, 5, 5],
+            "mrope_interleaved": True,
+        },
+        "pad_token_id": ids["<|endoftext|>"],
+        "tie_word_embeddings": True,
+    }
+    vision = {
+        "depth": 5,
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_heads": 4,
+        "out_hidden_size": 192,
+        "num_position_embeddings": 1024,
+        "patch_size": PATCH,
+        "spatial_merge_size": MERGE,
+        "temporal_patch_size": TEMPORAL,
+        "deepstack_visual_indexes": [1, 3],
+    }
+    return Qwen3VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+        tie_word_embeddings=True,
+    )
+
+
+def build_model(tokenizer, seed: int = 0) -> Qwen3VLForConditionalGeneration:
+    """The small model with fresh weights (float32)."""
+    torch.manual_seed(seed)
+    model = Qwen3VLForConditionalGeneration(build_config(tokenizer))
+    eos = [tokenizer.convert_tokens_to_ids(t) for t in ("<|im_end|>", "<|endoftext|>")]
+    model.generation_config = GenerationConfig(
+        do_sample=False, eos_token_id=eos, pad_token_id=eos[1], max_new_tokens=16
+    )
+    return model
+
+
+def build_image_processor() -> Qwen2VLImageProcessorPil:
+    """The stock processor with this model's range of sizes: 4 to 256 visual tokens."""
+    return Qwen2VLImageProcessorPil(
+        patch_size=PATCH,
+        merge_size=MERGE,
+        temporal_patch_size=TEMPORAL,
+        size={"shortest_edge": MIN_PIXELS, "longest_edge": MAX_PIXELS},
+        image_mean=[0.5, 0.5, 0.5],
+        image_std=[0.5, 0.5, 0.5],
+    )
+
+
+def load(folder: str | Path, dtype=torch.float32):
+    """`(model, tokenizer)` from a folder that `save` wrote."""
+    model = Qwen3VLForConditionalGeneration.from_pretrained(folder, dtype=dtype)
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def with_tokenizer(model, old, new):
+    """The same model speaking the tokenizer `new`: tokens that `old` had too keep their rows."""
+    known, table = old.get_vocab(), model.get_input_embeddings().weight.detach()
+    rows = torch.randn(len(new), table.shape[1]) * table.std()
+    for token, index in new.get_vocab().items():
+        if token in known:
+            rows[index] = table[known[token]]
+    grown = build_model(new)
+    state = {
+        key: value
+        for key, value in model.state_dict().items()
+        if value.shape[:1] != table.shape[:1]
+    }
+    missing = grown.load_state_dict(state, strict=False).missing_keys
+    assert all("embed" in key or "lm_head" in key for key in missing), missing
+    grown.get_input_embeddings().weight.data.copy_(rows)
+    return grown
+
+
+def save(folder: str | Path, model, tokenizer, card: str) -> None:
+    """Write everything a Hub model repository holds; weights in bfloat16.
+
+    Files are written aside and then renamed one by one, the weights last, so that a reader never
+    meets half a file.
+    """
+    folder = Path(folder)
+    aside = folder.with_name(folder.name + ".writing")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    state = {k: v.detach().to("cpu", torch.bfloat16) for k, v in model.state_dict().items()}
+    half = Qwen3VLForConditionalGeneration(model.config).to(torch.bfloat16)
+    half.load_state_dict(state)
+    half.generation_config = model.generation_config
+    half.save_pretrained(aside)
+    tokenizer.save_pretrained(aside)
+    build_image_processor().save_pretrained(aside)
+    (aside / "README.md").write_text(card)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(aside.iterdir(), key=lambda p: p.name == "model.safetensors"):
+        path.chmod(0o644)
+        os.replace(path, folder / path.name)
+    aside.rmdir()

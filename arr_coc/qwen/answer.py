@@ -1,0 +1,280 @@
+"""One answer on its way: the stages in order, streamed as snapshots, each measured.
+
+Used by `qwen.ARRCOCQwen`, which owns the model and the parts; nothing here knows how tokens are
+chosen or encoded.
+"""
+
+import contextlib
+import os
+import platform
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+from transformers.generation.streamers import BaseStreamer
+
+from arr_coc.qwen.encoding import TokenSet
+from arr_coc.realizing import Realization, Realizer, stage
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RESET_PEAK = "5"  # proc(5): resets the peak resident set size
+CUDA_KIND = "CUDA peak allocated during the call, weights included"
+CPU_KIND = "peak resident memory of the process during the call, weights included"
+CPU_KIND_SINCE_START = "peak resident memory of the process since its start"
+
+
+def kv_cache_bytes(cache: Any, tokens: int) -> int:
+    """Bytes of keys and values that `tokens` tokens take in a transformers cache, over all layers."""
+    return sum(
+        tokens * kept.shape[1] * kept.shape[3] * kept.element_size()
+        for layer in cache.layers
+        for kept in (layer.keys, layer.values)
+    )
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start a new peak on the device, or of the process where Linux allows it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    # Where it cannot be reset, peak_memory says that the peak counts from the process's start.
+    with contextlib.suppress(OSError):
+        CLEAR.write_text(RESET_PEAK)
+
+
+def peak_memory(device: torch.device) -> tuple[int, str]:
+    """Bytes at the peak since the last reset, and in words what was measured."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device), CUDA_KIND
+    if STATUS.exists():
+        found = re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())
+        if found:
+            kind = CPU_KIND if os.access(CLEAR, os.W_OK) else CPU_KIND_SINCE_START
+            return int(found[1]) * 1024, kind
+    import resource
+
+    factor = 1 if platform.system() == "Darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * factor
+    return peak, CPU_KIND_SINCE_START
+
+
+STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
+STREAM_TIMEOUT_S = 600.0
+UNDECODED = "\ufffd"
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What one answer cost.
+
+    Attributes:
+        stages: seconds by stage: preprocess, glance, relevance, encode, prefill, decode. Stages that
+            did not run are 0. Prefill ends with the first token.
+        time_to_first_token: seconds from the call to the first token, every stage counted.
+        decode_tokens_per_second: after the first token; 0.0 where only one token came.
+        new_tokens: tokens generated, the end token included.
+        visual_tokens: visual tokens the language model held.
+        visual_tokens_full: the image's native visual tokens.
+        kv_cache_bytes: keys and values of the prompt, over all layers.
+        peak_memory_bytes: peak over the call; `peak_memory_kind` says of what.
+        first_token_entropy: of the first token's distribution, in nats: how unsure the model was.
+    """
+
+    stages: dict[str, float]
+    time_to_first_token: float
+    decode_tokens_per_second: float
+    new_tokens: int
+    visual_tokens: int
+    visual_tokens_full: int
+    kv_cache_bytes: int
+    peak_memory_bytes: int
+    peak_memory_kind: str
+    first_token_entropy: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A snapshot of an answer: text so far, the stage it is in, and at the end what it cost."""
+
+    text: str
+    stage: str
+    done: bool = False
+    measures: Measures | None = None
+    realization: Realization | None = field(default=None, repr=False)
+
+
+def without_state(realization: Realization) -> Realization:
+    """The same realization without the host's cache, so that keeping it is cheap."""
+    if realization.look is None:
+        return realization
+    return replace(realization, look=replace(realization.look, state=None))
+
+
+class Run:
+    """One answer on its way. The work runs in a thread of its own: autograd modes are thread-local
+    and would otherwise leak into the consumer between two snapshots."""
+
+    def __init__(self, host, image, question, config, max_new_tokens, deadline_s, grid) -> None:
+        self.host, self.image, self.question, self.config = host, image, question, config
+        self.grid = grid
+        self.max_new_tokens, self.deadline_s = max_new_tokens, deadline_s
+        self.out: queue.Queue = queue.Queue()
+        self.stop = threading.Event()
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+        self.realization: Realization | None = None
+
+    def snapshots(self) -> Iterator[Answer]:
+        """Yield what the thread reports; its exception is raised here; leaving early stops it."""
+        thread = threading.Thread(target=self._work, daemon=True)
+        thread.start()
+        try:
+            while True:
+                item = self.out.get(timeout=STREAM_TIMEOUT_S)
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+                if item.done:
+                    return
+        finally:
+            self.stop.set()
+            thread.join()
+
+    def _work(self) -> None:
+        try:
+            with self.host.lock, torch.inference_mode():
+                self.out.put(self._answer())
+        except BaseException as error:  # handed to the consumer, whatever it is
+            self.out.put(error)
+
+    def _answer(self) -> Answer:
+        host, timed = self.host, lambda name: stage(self.seconds, name, host.synchronize)
+        reset_peak_memory(host.device)
+        self._report("preprocess")
+        with timed("preprocess"):
+            ask = host.prepare(self.image, self.question, self.grid)
+        if self.config is not None:
+            self._report("glance")
+            realizer = Realizer(host, host.policy(self.config))
+            realization = realizer.realize(ask, self.question, self.config, host.synchronize)
+            self.seconds.update(realization.seconds)
+            self.realization = without_state(realization)
+        else:
+            realization = None
+        self._report("encode")
+        with timed("encode"):
+            tokens = host.encode(ask.picture, realization)
+        self._report("prefill")
+        return self._generate(ask, tokens, realization)
+
+    def _generate(self, ask, tokens: TokenSet, realization: Realization | None) -> Answer:
+        host, look = self.host, realization.kept_look if realization else None
+        glance = look.state if look else None
+        places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
+        cache = glance.cache if glance else host.new_cache()
+        ids = ask.prompt.ids(len(places))
+        streamer, unsure = _Streamer(self), _FirstEntropy()
+        host.synchronize()
+        start = time.perf_counter()
+        host.model.generate(
+            input_ids=ids,
+            position_ids=ask.prompt.position_ids(places),
+            mm_encoder_outputs=tokens.encoder_outputs(),
+            past_key_values=cache,
+            streamer=streamer,
+            logits_processor=LogitsProcessorList([unsure]),
+            stopping_criteria=StoppingCriteriaList([_Stop(self.stop, start + self.deadline_s)]),
+            max_new_tokens=self.max_new_tokens,
+            do_sample=False,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+        )
+        host.synchronize()
+        end = time.perf_counter()
+        first = streamer.first_at or end
+        self.seconds["prefill"], self.seconds["decode"] = first - start, end - first
+        measures = self._measures(streamer, len(places), ask, cache, ids.shape[1])
+        measures = replace(measures, first_token_entropy=unsure.nats())
+        return Answer(streamer.text, "done", True, measures, self.realization)
+
+    def _measures(self, streamer, visual_tokens, ask, cache, prompt_length) -> Measures:
+        peak, kind = peak_memory(self.host.device)
+        decode, count = self.seconds["decode"], len(streamer.ids)
+        return Measures(
+            stages=dict(self.seconds),
+            time_to_first_token=sum(v for k, v in self.seconds.items() if k != "decode"),
+            decode_tokens_per_second=(count - 1) / decode if count > 1 and decode > 0 else 0.0,
+            new_tokens=count,
+            visual_tokens=visual_tokens,
+            visual_tokens_full=ask.picture.tokens,
+            kv_cache_bytes=kv_cache_bytes(cache, prompt_length),
+            peak_memory_bytes=peak,
+            peak_memory_kind=kind,
+        )
+
+    def _report(self, name: str, text: str = "") -> None:
+        self.out.put(Answer(text, name, realization=self.realization))
+
+
+class _Streamer(BaseStreamer):
+    """Collects token ids as generate() makes them, and reports the text so far."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.ids, self.text, self.first_at, self.prompt_seen = run, [], "", None, False
+
+    def put(self, value: Tensor) -> None:
+        """Called with the prompt once, then with each token."""
+        if not self.prompt_seen:
+            self.prompt_seen = True
+            return
+        self.ids.extend(value.flatten().tolist())  # reading it waits for the device
+        self.first_at = self.first_at or time.perf_counter()
+        text = self.run.host.tokenizer.decode(self.ids, skip_special_tokens=True)
+        if not text.endswith(UNDECODED):  # half a character: wait for the rest
+            self.text = text.strip()
+            self.run._report("decode", self.text)
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+
+class _Stop(StoppingCriteria):
+    """Stops decoding when the consumer left or time is up."""
+
+    def __init__(self, event: threading.Event, deadline: float) -> None:
+        self.event, self.deadline = event, deadline
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_) -> Tensor:
+        stop = self.event.is_set() or time.perf_counter() > self.deadline
+        return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)
+
+
+class _FirstEntropy(LogitsProcessor):
+    """Notes the entropy of the first token's distribution; changes nothing."""
+
+    def __init__(self) -> None:
+        self.first: Tensor | None = None
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        if self.first is None:
+            self.first = scores[0]
+        return scores
+
+    def nats(self) -> float | None:
+        """The entropy in nats; None where no token came. Reading it waits for the device."""
+        if self.first is None:
+            return None
+        return round(float(torch.special.entr(self.first.float().softmax(-1)).sum()), 4)

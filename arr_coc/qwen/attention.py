@@ -1,0 +1,155 @@
+"""Attention of stock Qwen3-VL that no public output carries: first text layers, a vision block.
+
+Recomputed from what public modules receive, under any attention implementation. A hook is registered
+only inside `listening` and removed at its end, so a stock call afterwards is what it was.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.masking_utils import create_causal_mask
+from transformers.models.qwen3_vl.modeling_qwen3_vl import (
+    apply_rotary_pos_emb,
+    apply_rotary_pos_emb_vision,
+    repeat_kv,
+)
+
+from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.inputs import Prompt
+
+# Query rows at a time: 16 heads of 512 rows on 4096 patches are 128 MiB of float32.
+ROWS = 512
+
+
+@contextmanager
+def listening(module: torch.nn.Module) -> Iterator[dict[str, Any]]:
+    """What `module` is called with inside the block: a dict of its arguments, the last call's."""
+    heard: dict[str, Any] = {}
+
+    def hear(_, args, kwargs) -> None:
+        heard.clear()
+        heard.update(kwargs)
+        if args:
+            heard["hidden_states"] = args[0]
+
+    handle = module.register_forward_pre_hook(hear, with_kwargs=True)
+    try:
+        yield heard
+    finally:
+        handle.remove()
+
+
+def vision_attention(
+    attention: torch.nn.Module, heard: dict[str, Any], merge: int
+) -> tuple[Tensor, Tensor]:
+    """Attention each visual token receives in a vision block, and its keys there.
+
+    Args:
+        attention: the block's `Qwen3VLVisionAttention`.
+        heard: what `listening` heard of one image: `hidden_states`, `position_embeddings`.
+        merge: patches on one side of a visual token.
+
+    Returns:
+        `(N,)` float32, mean over heads, over all query patches and over the token's own patches: the
+        N values add up to `1 / merge**2`. `(N, width)` float32 keys before the rotary embedding (what
+        is there, not where), all heads, mean over the token's patches.
+    """
+    states = heard["hidden_states"]
+    count = len(states)
+    qkv = attention.qkv(states).view(count, 3, attention.num_heads, -1)
+    query, key, _ = qkv.permute(1, 2, 0, 3).unbind(0)  # (heads, P, head_dim)
+    cos, sin = heard["position_embeddings"]
+    turned = apply_rotary_pos_emb_vision(query.transpose(0, 1), key.transpose(0, 1), cos, sin)
+    query, rotated = (t.transpose(0, 1) for t in turned)
+    received = torch.zeros(count, device=states.device)
+    for rows in query.split(ROWS, 1):
+        scores = (rows @ rotated.transpose(1, 2) * attention.scaling).float()
+        received += scores.softmax(-1).sum((0, 1))
+    received = received / (count * attention.num_heads)
+    keys = key.transpose(0, 1).reshape(-1, merge**2, attention.dim)  # (N, m*m, width)
+    return received.view(-1, merge**2).mean(1), keys.float().mean(1)
+
+
+def early_attention(
+    language_model: torch.nn.Module, tokens: TokenSet, prompt: Prompt, layers: int
+) -> Tensor:
+    """Attention of the prompt's last token to the visual tokens, in the last of the first `layers`.
+
+    Runs those text layers alone, DeepStack included, on the whole prompt.
+
+    Args:
+        language_model: `Qwen3VLTextModel`.
+        tokens: N visual tokens.
+        prompt: around them.
+        layers: 1 to the model's depth.
+
+    Returns:
+        `(heads, N)` float32, rows of a softmax over the whole prompt.
+    """
+    start = prompt.prefix.shape[1]
+    span = slice(start, start + len(tokens))
+    states = language_model.embed_tokens(prompt.ids(len(tokens)))  # (1, L, D)
+    states = torch.cat([states[:, :start], tokens.features[None], states[:, span.stop :]], 1)
+    position_ids = prompt.position_ids(tokens.places)
+    rotary = language_model.rotary_emb(states, position_ids[1:])
+    cache = DynamicCache(config=language_model.config)
+    mask = create_causal_mask(language_model.config, states, None, cache)
+    inputs = []
+    for index, layer in enumerate(language_model.layers[:layers]):
+        inputs.append(states)
+        states = layer(
+            states, position_embeddings=rotary, attention_mask=mask, past_key_values=cache
+        )
+        if index < len(tokens.deepstack):
+            deeper = states[:, span] + tokens.deepstack[index]
+            states = torch.cat([states[:, :start], deeper, states[:, span.stop :]], 1)
+    last = prompt.prefix.new_tensor([states.shape[1] - 1])
+    return question_attention(
+        language_model, tuple(inputs), cache, position_ids, last, span, [layers - 1]
+    )[0, :, 0]
+
+
+def question_attention(
+    language_model: torch.nn.Module,
+    hidden_states: tuple[Tensor, ...],
+    cache: Any,
+    position_ids: Tensor,
+    rows: Tensor,
+    columns: slice,
+    layers: list[int],
+) -> Tensor:
+    """Attention that `rows` of a finished forward pass pay to `columns`, under any implementation.
+
+    Recomputed from the hidden states and the KV cache for the given rows only. Sound for text rows;
+    image rows of the first layers would miss DeepStack, which is added after a layer's state is kept.
+
+    Args:
+        language_model: `Qwen3VLTextModel`.
+        hidden_states: per layer `(1, L, D)`, as `output_hidden_states=True` gives them.
+        cache: the KV cache after that pass, L tokens long.
+        position_ids: `(4, 1, L)` of that pass.
+        rows: `(R,)` int64 query rows.
+        columns: the key columns to return.
+        layers: text layers to read.
+
+    Returns:
+        `(len(layers), heads, R, columns)` float32, rows of a softmax over all the columns they see.
+    """
+    cos, sin = language_model.rotary_emb(hidden_states[0], position_ids[1:])
+    attention = []
+    for index in layers:
+        layer, keys = language_model.layers[index], cache.layers[index].keys
+        module = layer.self_attn
+        states = layer.input_layernorm(hidden_states[index][:, rows])
+        query = module.q_proj(states).view(1, len(rows), -1, module.head_dim)
+        query = module.q_norm(query).transpose(1, 2)  # (1, heads, R, head_dim)
+        query, _ = apply_rotary_pos_emb(query, query, cos[:, rows], sin[:, rows])
+        scores = query @ repeat_kv(keys, module.num_key_value_groups).transpose(2, 3)
+        hidden = torch.arange(keys.shape[2], device=rows.device)[None] > rows[:, None]
+        scores = (scores * module.scaling).float().masked_fill(hidden, -torch.inf)
+        attention.append(scores.softmax(-1)[0, :, :, columns])
+    return torch.stack(attention)

@@ -1,0 +1,157 @@
+"""Loading: a Qwen3-VL checkpoint and its ARR-COC weights, by Hub id or folder.
+
+Refuses what is not Qwen3-VL before any weights are read, takes the PIL image processor by name (so
+that pixels are the same on every machine, and torchvision is not needed), safetensors only, and no
+remote code. Without `components` no network call is made for ARR-COC weights. Whatever is wrong with
+weights is a WeightsError of one sentence, so that a page can go on without them (`policies_for`).
+"""
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import errors
+from safetensors import SafetensorError
+
+BUNDLED_BASE = Path(__file__).parent.parent / "bundled" / "base"
+QWEN = "Qwen/Qwen3-VL-2B-Instruct"
+MODEL_TYPE = "qwen3_vl"
+BFLOAT16_CAPABILITY = 8
+# The errors of the HTTP library under the Hub's client; which one it is changes with its version.
+HTTP_ERROR = errors.HfHubHTTPError.__bases__[0]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A loaded checkpoint and where it came from."""
+
+    model: Any
+    tokenizer: Any
+    image_processor: Any
+    name: str
+    is_bundled: bool
+
+
+def default_base() -> str:
+    """`ARR_COC_BASE` if set; on a Space with a GPU Qwen3-VL-2B; else the bundled base's folder."""
+    if base := os.environ.get("ARR_COC_BASE"):
+        return base
+    on_gpu_space = "SPACE_ID" in os.environ and (
+        torch.cuda.is_available() or os.environ.get("SPACES_ZERO_GPU")
+    )
+    return QWEN if on_gpu_space else str(BUNDLED_BASE)
+
+
+def load_base(
+    base: str | Path | None = None,
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+) -> Base:
+    """Load model, tokenizer and image processor of a Qwen3-VL checkpoint.
+
+    Raises:
+        ValueError: for a missing folder, an id the Hub does not give, another architecture, or
+            weights that are damaged or not safetensors.
+    """
+    from transformers import (
+        AutoTokenizer,
+        Qwen2VLImageProcessorPil,
+        Qwen3VLForConditionalGeneration,
+    )
+
+    base = str(base or default_base())
+    check_base(base)
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    options: dict[str, Any] = {"dtype": dtype or default_dtype(device)}
+    if device.type == "cuda":
+        # On some pairs of torch and GPU the Conv3d patch embedding is very slow; the fused form is
+        # exact. Process-wide and sticky, so it is set before any load and never changed.
+        options["fusion_config"] = {"patch_embeddings": True}
+    try:
+        model = Qwen3VLForConditionalGeneration.from_pretrained(
+            base, attn_implementation="sdpa", use_safetensors=True, **options
+        )
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"base {base!r} cannot be read: {first_line(error)}") from error
+    is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
+    return Base(
+        model.to(device),
+        AutoTokenizer.from_pretrained(base),
+        Qwen2VLImageProcessorPil.from_pretrained(base),
+        "bundled base" if is_bundled else base,
+        is_bundled,
+    )
+
+
+def default_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where the GPU has it natively, float16 on older ones, float32 elsewhere."""
+    if device.type != "cuda":
+        return torch.float32
+    native = torch.cuda.get_device_capability(device)[0] >= BFLOAT16_CAPABILITY
+    return torch.bfloat16 if native else torch.float16
+
+
+def check_base(base: str) -> dict[str, Any]:
+    """The config of `base`; ValueError, naming what was given and allowed, unless it is Qwen3-VL."""
+    config = _read_config(base, "base")
+    found = config.get("model_type")
+    if found != MODEL_TYPE:
+        raise ValueError(
+            f"base {base!r} is a {found or 'model of unknown type'}, "
+            f"expected a Qwen3-VL checkpoint (model_type {MODEL_TYPE!r})"
+        )
+    return config
+
+
+def why_not_fetched(error: Exception) -> str:
+    """What a failure of the Hub's client means, in words."""
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "the repo has no such revision"
+    if isinstance(error, errors.GatedRepoError):
+        return "the repo is gated; ask for access and set HF_TOKEN"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "there is no such repo, or it is private and HF_TOKEN does not open it"
+    if isinstance(error, errors.HfHubHTTPError) and error.response.status_code in (401, 403):
+        return "HF_TOKEN is not accepted"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        return "no network, and no copy in the cache"
+    if isinstance(error, (ConnectionError, HTTP_ERROR)) and not hasattr(error, "server_message"):
+        return "the Hub cannot be reached"
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a message that may have many."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def looks_like_path(name: str) -> bool:
+    """Hub ids are `name` or `owner/name`; everything else is a path."""
+    return name.startswith((".", "/", "~", "\\")) or name.count("/") > 1 or name.count("\\") > 0
+
+
+def _read_config(name: str, what: str) -> dict[str, Any]:
+    from huggingface_hub import hf_hub_download
+
+    if not Path(name).is_dir() and looks_like_path(name):
+        raise ValueError(f"{what} folder {name!r} does not exist, expected a folder or a Hub id")
+    if Path(name).is_dir():
+        path = Path(name) / "config.json"
+        if not path.exists():
+            raise ValueError(f"{what} folder {name!r} has no config.json")
+    else:
+        try:
+            path = Path(hf_hub_download(name, "config.json"))
+        except Exception as error:
+            raise ValueError(
+                f"{what} {name!r} is neither a local folder nor a model the Hub gives: "
+                f"{why_not_fetched(error)}"
+            ) from error
+    return json.loads(path.read_text())

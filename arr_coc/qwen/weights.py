@@ -1,0 +1,202 @@
+"""Weights: ARR-COC components by folder or Hub id: read, checked against their base, written.
+
+Safetensors only. Whatever is wrong with weights is a WeightsError of one sentence, so that a page can go
+on without them (`policies_for`); empty `components` make no network call.
+"""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from arr_coc import components as trained
+from arr_coc.components import Components
+from arr_coc.qwen.loading import first_line, looks_like_path, why_not_fetched
+
+log = logging.getLogger(__name__)
+
+BUNDLED_WEIGHTS = Path(__file__).parent.parent / "bundled" / "arr-coc"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+TRAINING = "training.json"  # what went into the weights; never needed to load them
+NEVER_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")  # pickles run code when read
+FORMAT_VERSION = 3  # since 3 the square of focus is a share of the tokens; before, focus itself
+LFS_POINTER = b"version https://git-lfs"
+
+
+class WeightsError(ValueError):
+    """ARR-COC weights that cannot be used, in one sentence."""
+
+
+def default_weights(is_bundled: bool) -> str | None:
+    """ARR-COC weights where none are named: `ARR_COC_WEIGHTS`, else the bundled base's own.
+
+    An empty `ARR_COC_WEIGHTS` is training-free, as is any other base.
+    """
+    named = os.environ.get("ARR_COC_WEIGHTS")
+    if named is None and is_bundled and BUNDLED_WEIGHTS.is_dir():
+        return str(BUNDLED_WEIGHTS)
+    return named
+
+
+def revisions() -> list[str]:
+    """The weights' revisions to load at start, from `ARR_COC_REVISIONS` (separated by commas)."""
+    listed = os.environ.get("ARR_COC_REVISIONS", "").split(",")
+    return [name.strip() for name in listed if name.strip()]
+
+
+def policies_for(
+    base: Any, components: str | None, revisions: list[str]
+) -> tuple[dict[str, Components], list[str]]:
+    """The weights for a loaded base that can be had, and a sentence for each that cannot.
+
+    Args:
+        base: with `name`, `model.config` and `device`, as `ARRCOCQwen`.
+        components: folder or Hub id of ARR-COC weights; empty for none.
+        revisions: to load, the first being the default; empty for the latest.
+    """
+    policies, reasons = {}, []
+    for name in revisions or [None]:
+        try:
+            policy = load_components(components, name, base=base.name, **identity(base.model))
+        except WeightsError as error:
+            log.warning("going on without these weights: %s", error)
+            reasons.append(str(error))
+            continue
+        if policy is not None:
+            policies[name or "default"] = policy.to(base.device)
+    return policies, reasons
+
+
+def identity(model: Any) -> dict[str, Any]:
+    """What weights for a loaded base must match: its hidden size and its fingerprint."""
+    size = model.config.get_text_config().hidden_size
+    return {"embedding_size": size, "fingerprint": trained.fingerprint(model)}
+
+
+def load_components(
+    components: str | Path | None,
+    revision: str | None,
+    *,
+    base: str,
+    embedding_size: int,
+    fingerprint: str | None = None,
+) -> Components | None:
+    """Load ARR-COC weights made for a base; None where `components` is empty.
+
+    Args:
+        components: folder or Hub id with `config.json` and `model.safetensors`; nothing else is
+            fetched.
+        revision: of the Hub repo.
+        base: name of the base, for the message.
+        embedding_size: the base's text hidden size, which the weights must match.
+        fingerprint: the base's (`components.fingerprint`), which they must match as well; None where
+            the base itself is not loaded.
+
+    Raises:
+        WeightsError: for a missing folder, repo, revision or file, no network, a pickle, a damaged
+            file, another format, or weights for another base.
+    """
+    if not components:
+        return None
+    name = f"ARR-COC weights {str(components)!r}"
+    if revision and not Path(components).is_dir():
+        name += f" at revision {revision!r}"
+    folder = _folder(str(components), revision)
+    config = _weights_config(folder, name)
+    if config["embedding_size"] != embedding_size:
+        raise WeightsError(
+            f"{name} were made for {config.get('base_model')!r} "
+            f"(hidden size {config['embedding_size']}), the base is {base!r} "
+            f"(hidden size {embedding_size})"
+        )
+    if fingerprint is not None and config.get("fingerprint") != fingerprint:
+        raise WeightsError(
+            f"{name} were made for {config.get('base_model')!r} "
+            f"(fingerprint {config.get('fingerprint')}), the base is {base!r}, "
+            f"of the same size but other weights (fingerprint {fingerprint})"
+        )
+    try:
+        found = trained.build(config["parts"])
+        found.load_state_dict(_tensors(folder, name))
+    except (KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, WeightsError):
+            raise
+        raise WeightsError(f"{name} do not fit their config.json: {first_line(error)}") from error
+    return found.eval().requires_grad_(False)
+
+
+def _weights_config(folder: Path, name: str) -> dict[str, Any]:
+    if not (folder / CONFIG).is_file():
+        raise WeightsError(f"{name} have no {CONFIG}")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WeightsError(f"{name} have a {CONFIG} that is not JSON: {error}") from error
+    found = config.get("format_version") if isinstance(config, dict) else None
+    if found != FORMAT_VERSION:
+        raise WeightsError(f"{name} have format_version {found!r}, expected {FORMAT_VERSION}")
+    size = config.get("embedding_size")
+    if not isinstance(size, int) or size < 1:
+        raise WeightsError(f"{name} have embedding_size {size!r}, expected a positive integer")
+    return config
+
+
+def _tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    """The safetensors file of a folder; says what is wrong with it."""
+    path = folder / WEIGHTS
+    if not path.is_file():
+        pickles = sorted(p.name for p in folder.iterdir() if p.suffix in NEVER_READ)
+        beside = f", only {', '.join(pickles)}" if pickles else ""
+        raise WeightsError(f"{name} have no {WEIGHTS}{beside}; pickled weights are never read")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(len(LFS_POINTER))
+    if start == LFS_POINTER:
+        raise WeightsError(f"{name}: {WEIGHTS} is a Git LFS pointer, the file was not fetched")
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise WeightsError(
+            f"{name}: {WEIGHTS} ({size} bytes) is truncated or not safetensors: {first_line(error)}"
+        ) from error
+    if bad := [key for key, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise WeightsError(f"{name}: {bad[0]} holds values that are not finite")
+    return tensors
+
+
+def save_components(
+    found: Components, folder: Path, *, base: str, embedding_size: int, fingerprint: str
+) -> None:
+    """Write ARR-COC weights as `load_components` reads them; the last three say for which base."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "format_version": FORMAT_VERSION,
+        "base_model": base,
+        "embedding_size": embedding_size,
+        "fingerprint": fingerprint,
+        "parts": found.sizes(),
+    }
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+    tensors = {key: t.detach().float().cpu().contiguous() for key, t in found.state_dict().items()}
+    save_file(tensors, folder / WEIGHTS)
+
+
+def _folder(name: str, revision: str | None) -> Path:
+    """Where the weights lie, fetched where `name` is a Hub id; a cached copy serves without network."""
+    if Path(name).is_dir():
+        return Path(name)
+    if looks_like_path(name):
+        raise WeightsError(f"folder {name!r} does not exist, expected a folder or a Hub id")
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[CONFIG, WEIGHTS]))
+    except Exception as error:
+        raise WeightsError(
+            f"cannot fetch ARR-COC weights {name!r} at revision {revision or 'main'!r}: "
+            f"{why_not_fetched(error)}"
+        ) from error

@@ -1,0 +1,309 @@
+"""What scenes are asked: the kinds of question, their phrasings, and who can be asked what.
+
+Knows things and boxes, no pixels. An asker takes a generator, the things and the size of a picture,
+and yields questions whose answers it has read off the things.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from arr_coc.scenes import drawing as draw
+
+KINDS = {
+    "colour": "the colour of a named thing",
+    "exists": "whether a named thing is in the picture (yes or no)",
+    "where": "in which quarter of the picture a thing is",
+    "leftmost": "which thing is leftmost, or rightmost",
+    "beside": "which thing is next to another, on its left or above it",
+    "count": "how many of a named thing there are (1 to 4)",
+    "setting": "what the whole picture shows: a street, a room, a field, a table, a pattern",
+    "emblem_colour": "the colour of a small emblem on a sign, flag, door or shirt (fine detail)",
+    "number": "the two-digit number on a small plate (reading)",
+    "word": "the short word on a small plate (reading)",
+    "price": "the price on a thing's tag (reading)",
+    "cheapest": "which of the priced things is cheapest, or costs most",
+    "chart_value": "the value of one bar of a chart (reading)",
+    "chart_highest": "which bar of a chart is highest, or lowest",
+    "form": "what a form gives as its total, tax, table number or date (reading)",
+}
+LADDER = {
+    "L1": ("colour", "exists", "where", "leftmost", "beside", "count", "setting", "emblem_colour"),
+    "L2": ("number", "word", "price"),
+    "L3": ("cheapest", "chart_value", "chart_highest", "form"),
+}
+CHART_KINDS = ("chart_value", "chart_highest")
+PANEL_KINDS = (*CHART_KINDS, "form")
+
+PLURALS = {"fish": "fish", "butterfly": "butterflies", "leaf": "leaves", "scissors": "scissors"}
+
+PHRASES = {
+    "colour": (
+        "what colour is the {x}?",
+        "what color is the {x}?",
+        "which colour is the {x}?",
+        "what is the colour of the {x}?",
+        "what's the color of the {x}?",
+        "tell me the colour of the {x}.",
+        "the {x} is what color?",
+    ),
+    "exists": (
+        "is there {a} {x}?",
+        "is there {a} {x} in the picture?",
+        "do you see {a} {x}?",
+        "can you see {a} {x} here?",
+        "does the picture show {a} {x}?",
+    ),
+    "emblem_colour": (
+        "what colour is the emblem on the {x}?",
+        "what color is the emblem on the {x}?",
+        "which colour is the small emblem on the {x}?",
+        "what is the color of the emblem on the {x}?",
+        "the emblem on the {x} is what colour?",
+    ),
+    "where": (
+        "where is the {x}?",
+        "where is the {x} in the picture?",
+        "in which corner is the {x}?",
+        "whereabouts is the {x}?",
+    ),
+    "leftmost": ("what is leftmost?", "which thing is leftmost?", "what is furthest left?"),
+    "rightmost": ("what is rightmost?", "which thing is rightmost?", "what is furthest right?"),
+    "left": (
+        "what is left of the {x}?",
+        "what is to the left of the {x}?",
+        "which thing is left of the {x}?",
+    ),
+    "above": ("what is above the {x}?", "which thing is above the {x}?", "what is over the {x}?"),
+    "count": ("how many {xs} are there?", "how many {xs} do you see?", "count the {xs}."),
+    "setting": (
+        "what is this a picture of?",
+        "what does the picture show?",
+        "where was this picture taken?",
+        "what kind of place is this?",
+    ),
+    "number": (
+        "what number is on the {x}?",
+        "which number is on the {x}?",
+        "what is the number on the {x}?",
+        "read the number on the {x}.",
+    ),
+    "word": (
+        "what does the {x} say?",
+        "what word is on the {x}?",
+        "which word is on the {x}?",
+        "read the word on the {x}.",
+    ),
+    "price": (
+        "how much is the {x}?",
+        "what does the {x} cost?",
+        "what is the price of the {x}?",
+        "how much does the {x} cost?",
+    ),
+    "cheapest": ("which is cheapest?", "what costs least?", "what is the cheapest thing?"),
+    "dearest": ("what costs most?", "which costs the most?", "what is the most expensive thing?"),
+    "chart_value": (
+        "what is the {X} revenue?",
+        "what was the revenue in {X}?",
+        "how much revenue was there in {X}?",
+        "what is the value of {X}?",
+    ),
+    "chart_highest": (
+        "which quarter is highest?",
+        "which bar is highest?",
+        "which is the best quarter?",
+    ),
+    "chart_lowest": (
+        "which quarter is lowest?",
+        "which bar is lowest?",
+        "which is the worst quarter?",
+    ),
+    "form": ("what is the {x}?", "what {x} does the form give?", "what is the {x} on the form?"),
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; `boxes` hold the evidence, in pixels, and are empty where everything does."""
+
+    text: str
+    answer: str
+    kind: str
+    boxes: tuple[tuple[float, float, float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A drawn thing: its name, the name of its colour, its box, and the small detail it carries.
+
+    `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value" or
+    "entry" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
+    """
+
+    name: str
+    colour: str
+    box: tuple[float, float, float, float]
+    detail_kind: str | None = None
+    detail: str | None = None
+    detail_box: tuple[float, float, float, float] | None = None
+
+
+def ask(rng, kind: str, things, size, *, setting: str, counted: str | None) -> Iterator[Question]:
+    """The questions of one kind that a picture of `size` with these things can be asked."""
+    if kind == "setting":
+        yield Question(_phrase(rng, "setting"), setting, "setting")
+    elif kind == "count":
+        yield from _ask_count(rng, things, counted)
+    elif kind in _DETAIL_OF:
+        yield from _ask_detail(rng, things, kind)
+    else:
+        yield from _ASKERS[kind](rng, things, size)
+
+
+_DETAIL_OF = {  # kind of question -> kind of detail it reads
+    "emblem_colour": "emblem",
+    "number": "number",
+    "word": "word",
+    "price": "price",
+    "chart_value": "value",
+    "form": "entry",
+}
+
+
+def _phrase(rng, key: str, name: str = "") -> str:
+    """One phrasing of `key`; now and then capitalised or without its mark, as people type."""
+    text = str(rng.choice(PHRASES[key]))
+    article = "an" if name[:1] in "aeiou" else "a"
+    text = text.format(x=name, X=name.upper(), a=article, xs=PLURALS.get(name, name + "s"))
+    if rng.random() < 0.3:
+        text = text[0].upper() + text[1:]
+    return text.rstrip("?.") if rng.random() < 0.2 else text
+
+
+def _unique(things) -> list[Thing]:
+    names = [thing.name for thing in things]
+    return [thing for thing in things if names.count(thing.name) == 1]
+
+
+def _pick(rng, items: list, most: int) -> list:
+    return [items[i] for i in rng.permutation(len(items))[:most]]
+
+
+def _ask_colour(rng, things, size):
+    for thing in _pick(rng, _unique(things), 3):
+        yield Question(_phrase(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
+
+
+def _ask_exists(rng, things, size):
+    there = [name for name in draw.glyph_names() if any(t.name == name for t in things)]
+    absent = [name for name in draw.glyph_names() if name not in there]
+    for _ in range(2):
+        present = bool(there) and rng.random() < 0.5
+        name = str(rng.choice(there if present else absent))
+        boxes = tuple(thing.box for thing in things if thing.name == name)
+        yield Question(_phrase(rng, "exists", name), "yes" if present else "no", "exists", boxes)
+
+
+def _ask_detail(rng, things, kind):
+    """What is written or drawn small on a thing whose name is unique."""
+    for thing in _unique(things):
+        if thing.detail_kind == _DETAIL_OF[kind]:
+            text = _phrase(rng, kind, thing.name)
+            yield Question(text, thing.detail, kind, (thing.detail_box,))
+
+
+def _ask_where(rng, things, size):
+    for thing in _pick(rng, _unique(things), 4):
+        off = [_centre(thing, axis) / size[axis] - 0.5 for axis in (0, 1)]
+        if min(map(abs, off)) > 0.06:
+            answer = f"{'bottom' if off[1] > 0 else 'top'} {'right' if off[0] > 0 else 'left'}"
+            yield Question(_phrase(rng, "where", thing.name), answer, "where", (thing.box,))
+
+
+def _centre(thing, axis: int) -> float:
+    return (thing.box[axis] + thing.box[axis + 2]) / 2
+
+
+def neighbour(thing, things, axis: int) -> Thing | None:
+    """The thing nearest on the left of `thing` (axis 0) or above it (axis 1), if it is clear which.
+
+    It overlaps `thing` by half of the smaller one across the axis, and nothing else on that side
+    comes nearly as close.
+    """
+    across = 1 - axis
+    near = []
+    for other in things:
+        gap = thing.box[axis] - other.box[axis + 2]
+        shared = min(thing.box[across + 2], other.box[across + 2]) - max(
+            thing.box[across], other.box[across]
+        )
+        spans = [t.box[across + 2] - t.box[across] for t in (thing, other)]
+        if other is not thing and gap > -4 and shared > 0:
+            near.append((gap, shared / min(spans), other))
+    near.sort(key=lambda item: item[0])
+    if not near or near[0][1] < 0.5 or (len(near) > 1 and near[1][0] < near[0][0] + 40):
+        return None
+    return near[0][2]
+
+
+def _ask_beside(rng, things, size):
+    pairs = [(thing, axis) for thing in _unique(things) for axis in (0, 1)]
+    asked = 0
+    for thing, axis in _pick(rng, pairs, len(pairs)):
+        found = neighbour(thing, things, axis)
+        if found is not None and asked < 4:
+            asked += 1
+            text = _phrase(rng, ("left", "above")[axis], thing.name)
+            yield Question(text, found.name, "beside", (thing.box, found.box))
+
+
+def _ask_leftmost(rng, things, size):
+    key = ("leftmost", "rightmost")[int(rng.integers(2))]
+    sign = 1 if key == "leftmost" else -1
+    edge = 0 if key == "leftmost" else 2
+    ranked = sorted(things, key=lambda thing: sign * (thing.box[0] + thing.box[2]))
+    margin = 0.05 * size[0]
+    if len(ranked) > 1 and all(
+        sign * (other.box[0] + other.box[2] - ranked[0].box[0] - ranked[0].box[2]) > 2 * margin
+        and sign * (other.box[edge] - ranked[0].box[edge]) > margin / 2
+        for other in ranked[1:]
+    ):
+        yield Question(_phrase(rng, key), ranked[0].name, "leftmost", (ranked[0].box,))
+
+
+def _ask_cheapest(rng, things, size):
+    yield from _ask_extreme(rng, things, "price", ("cheapest", "dearest"), "cheapest")
+
+
+def _ask_chart_highest(rng, things, size):
+    yield from _ask_extreme(
+        rng, things, "value", ("chart_lowest", "chart_highest"), "chart_highest"
+    )
+
+
+def _ask_extreme(rng, things, detail_kind, keys, kind):
+    """Which thing carries the lowest (first key) or the highest number (second)."""
+    priced = [thing for thing in things if thing.detail_kind == detail_kind]
+    if len(priced) < 2:
+        return
+    which = int(rng.integers(2))
+    ranked = sorted(priced, key=lambda thing: int(thing.detail.lstrip("$")), reverse=bool(which))
+    if ranked[0].detail != ranked[1].detail:
+        boxes = tuple(thing.detail_box for thing in priced)
+        yield Question(_phrase(rng, keys[which]), ranked[0].name, kind, boxes)
+
+
+def _ask_count(rng, things, name):
+    boxes = tuple(thing.box for thing in things if thing.name == name)
+    if boxes:
+        yield Question(_phrase(rng, "count", name), str(len(boxes)), "count", boxes)
+
+
+_ASKERS = {
+    "colour": _ask_colour,
+    "exists": _ask_exists,
+    "where": _ask_where,
+    "leftmost": _ask_leftmost,
+    "beside": _ask_beside,
+    "cheapest": _ask_cheapest,
+    "chart_highest": _ask_chart_highest,
+}

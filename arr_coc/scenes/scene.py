@@ -1,0 +1,238 @@
+"""Procedural scenes: pictures with questions, their answers, and the boxes that hold the answers.
+
+`make_scene(seed)` is a pure function of its arguments: same seed, same picture, same questions.
+It takes a few milliseconds and no network. Answers are drawn evenly, so a guess that knows only
+the question does no better than the majority answer. Seeds from `TEST_SEED` up are for final
+evaluation: nothing trains or tunes on them. What is asked is in `questions`, the drawing in
+`drawing` and `writing`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image
+
+from arr_coc.scenes import drawing as draw
+from arr_coc.scenes import writing as write
+from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, Question, Thing, ask
+
+TEST_SEED = 1_000_000_000
+DEV_SEED = 900_000_000  # validation while working; training stays below
+
+MAP_STRIDE = 4  # pixels per cell of Scene.things_map
+DETAIL_CODE = 128  # added to a thing's code where its emblem or writing is
+PANEL_SHARE = 0.14  # of the scenes are a chart or a form
+PRICED_SHARE = 0.35  # of the scenes put prices on things
+SMALLEST_PRICED = 76  # pixels across: a smaller thing would vanish behind its tag
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A picture (RGB) with its things and questions.
+
+    `setting` names what the whole picture shows. `things_map` is `(ceil(H / 4), ceil(W / 4))`
+    uint8: 0 background, `1 + i` thing i, `DETAIL_CODE + 1 + i` the small detail of thing i.
+    """
+
+    seed: int
+    image: Image.Image
+    questions: tuple[Question, ...]
+    objects: tuple[Thing, ...]
+    setting: str
+    things_map: np.ndarray = field(repr=False, compare=False)
+
+
+def make_scene(
+    seed: int,
+    *,
+    size: tuple[int, int] = (512, 512),
+    kinds: Sequence[str] | None = None,
+    detail: float = 1.0,
+) -> Scene:
+    """The scene of `seed`: `size` is (width, height) in pixels, `detail` scales emblems and writing.
+
+    Things keep their size in pixels whatever the size of the picture, a larger one holds more.
+    `kinds` limits the questions to those kinds and sees to it that most scenes can be asked them.
+    Raises ValueError for an unknown kind, a side under 96 pixels, or `detail` outside [0.25, 3].
+    """
+    chosen = tuple(KINDS if kinds is None else kinds)
+    unknown = set(chosen) - set(KINDS)
+    if unknown or not chosen:
+        raise ValueError(f"unknown kinds {sorted(unknown)}; known: {', '.join(KINDS)}")
+    if min(size) < 96:
+        raise ValueError(f"size {size} is too small: each side needs at least 96 pixels")
+    if not 0.25 <= detail <= 3:
+        raise ValueError(f"detail {detail} is outside [0.25, 3]")
+    rng = np.random.default_rng(seed)
+    canvas = Canvas(size, detail)
+    asked_panels = [kind for kind in chosen if kind in PANEL_KINDS]
+    share = PANEL_SHARE if kinds is None else len(asked_panels) / len(chosen)
+    counted = None
+    if asked_panels and rng.random() < share and min(size) >= 192:
+        setting = _panel(rng, canvas, asked_panels)
+    else:
+        setting, counted = _things(rng, canvas, chosen if kinds else ())
+    drawable = [k for k in chosen if (k in PANEL_KINDS) <= (setting in ("chart", "form"))]
+    if setting in ("chart", "form"):
+        drawable = [kind for kind in drawable if kind in PANEL_KINDS or kind == "setting"]
+    questions = tuple(
+        question
+        for kind in drawable
+        for question in ask(rng, kind, canvas.things, size, setting=setting, counted=counted)
+    )
+    picture, things = canvas.picture, tuple(canvas.things)
+    return Scene(seed, picture, questions, things, setting, canvas.things_map)
+
+
+class Canvas:
+    """A picture being drawn, with the things on it and the map of where they are."""
+
+    def __init__(self, size: tuple[int, int], detail: float):
+        self.size, self.detail = size, detail
+        self.picture: Image.Image | None = None
+        self.things: list[Thing] = []
+        self.things_map = np.zeros((-(-size[1] // MAP_STRIDE), -(-size[0] // MAP_STRIDE)), np.uint8)
+
+    def add(self, thing: Thing, mask: Image.Image | None = None) -> None:
+        """Note a thing that was drawn: where `mask` (of its box) covers it, or all of its box."""
+        code = len(self.things) + 1
+        self.things.append(thing)
+        self._note(mask or _full(thing.box), thing.box, code)
+        if thing.detail_box:
+            self._note(_full(thing.detail_box), thing.detail_box, DETAIL_CODE + code)
+
+    def _note(self, mask: Image.Image, box, code: int) -> None:
+        x, y = int(box[0]) // MAP_STRIDE, int(box[1]) // MAP_STRIDE
+        width, height = max(1, mask.width // MAP_STRIDE), max(1, mask.height // MAP_STRIDE)
+        covered = np.asarray(mask.resize((width, height), Image.BOX)) > 127
+        view = self.things_map[y : y + height, x : x + width]
+        view[covered[: view.shape[0], : view.shape[1]]] = code
+
+
+def _full(box) -> Image.Image:
+    return Image.new("L", (max(1, int(box[2] - box[0])), max(1, int(box[3] - box[1]))), 255)
+
+
+# ----------------------------------------------------------------------------------- layout
+
+
+def _things(rng, canvas: Canvas, wanted) -> tuple[str, str | None]:
+    """A scene of things on a background; returns its setting and the name to count, if any."""
+    canvas.picture, setting = draw.background(rng, canvas.size)
+    counted, cast = _cast(rng, canvas.size, wanted)
+    share = 1.0 if {"price", "cheapest"} & set(wanted) else PRICED_SHARE
+    priced = rng.random() < share
+    details = [kind for kind, asked in _HOST_DETAILS.items() if asked in wanted]
+    for name, side in cast:
+        box = _place(rng, name, side, canvas.size, [thing.box for thing in canvas.things])
+        if box is None:
+            continue
+        if name in draw.HOSTS:
+            _add_host(rng, canvas, name, box, details or list(_HOST_DETAILS))
+        else:
+            _add_glyph(rng, canvas, name, box, priced and name != counted)
+    return setting, counted
+
+
+_HOST_DETAILS = {"emblem": "emblem_colour", "number": "number", "word": "word"}
+
+
+def _cast(rng, size, wanted) -> tuple[str | None, list[tuple[str, float]]]:
+    """Who appears: the name to count, if any, and `(name, side in pixels)`, largest first."""
+    area = size[0] * size[1] / 512**2
+    names = list(rng.permutation(draw.glyph_names()))
+    host_share = 1.0 if set(_HOST_DETAILS.values()) & set(wanted) else 0.8
+    hosts = list(rng.permutation(draw.HOSTS)[: 1 + (rng.random() < 0.6 * area)])
+    cast = [(host, rng.uniform(110, 180)) for host in hosts if rng.random() < host_share]
+    counted = None
+    if "count" in wanted or rng.random() < 0.4:
+        counted = str(names.pop())
+        copies = rng.integers(1, 5 if area > 0.5 else 3)
+        cast += [(counted, rng.uniform(52, 96)) for _ in range(copies)]
+    others = rng.integers(max(1, round(2 * area)), max(2, round(6 * area)) + 1)
+    if "cheapest" in wanted or "beside" in wanted:
+        others = max(others, 3)
+    cast += [(names.pop(), rng.uniform(60, 168)) for _ in range(others)]
+    limit = 0.5 * min(size)
+    cast = [(str(name), min(side, limit)) for name, side in cast]
+    return counted, sorted(cast, key=lambda item: -item[1])
+
+
+_HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}
+
+
+def _place(rng, name, side, size, taken):
+    """A free box for a thing whose longer side is `side`, or None where there is no room."""
+    angle = 0.0 if name in draw.HOSTS else float(rng.uniform(-12, 12))
+    aspect = _HOST_ASPECTS.get(name) or draw.glyph_aspect(name, angle)
+    for attempt in range(60):
+        long_side = side * (0.97**attempt if attempt > 20 else 1)
+        width, height = long_side * min(1, aspect), long_side * min(1, 1 / aspect)
+        if name == "door":
+            width, height = width * 1.3, height * 1.3
+        x = int(rng.uniform(2, max(3, size[0] - width - 2)))
+        y = int(rng.uniform(2, max(3, size[1] - height - 2)))
+        box = (x, y, min(size[0], x + int(width)), min(size[1], y + int(height)))
+        if long_side > 30 and all(_apart(box, other) for other in taken):
+            return (*box, angle)
+    return None
+
+
+def _apart(a, b, margin: float = 6.0) -> bool:
+    across = a[2] + margin < b[0] or b[2] + margin < a[0]
+    return across or a[3] + margin < b[1] or b[3] + margin < a[1]
+
+
+def _colours(rng) -> tuple[str, str]:
+    return tuple(str(c) for c in rng.choice(list(draw.COLOURS), 2, replace=False))
+
+
+def _add_glyph(rng, canvas: Canvas, name: str, placed, priced: bool) -> None:
+    """Draw a glyph, with a price tag stuck on it now and then."""
+    *box, angle = placed
+    box = tuple(float(v) for v in box)
+    colour, _ = _colours(rng)
+    draw.shadow(canvas.picture, box)
+    mask = draw.draw_glyph(canvas.picture, name, draw.jitter(colour, rng), box, angle)
+    if not priced or box[2] - box[0] < SMALLEST_PRICED or rng.random() < 0.2:
+        return canvas.add(Thing(name, colour, box), mask)
+    text = f"${rng.integers(2, 100)}"
+    area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
+    where = write.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+    canvas.add(Thing(name, colour, box, "price", text, where), mask)
+
+
+def _add_host(rng, canvas: Canvas, name: str, placed, details) -> None:
+    """Draw a sign, flag, door or shirt with an emblem, a number or a word on it."""
+    box = tuple(float(v) for v in placed[:4])
+    colour, other = _colours(rng)
+    rgb = draw.jitter(colour, rng)
+    draw.shadow(canvas.picture, box)
+    mask, area = draw.draw_host(canvas.picture, name, rgb, box)
+    kind = details[rng.integers(len(details))]
+    if kind == "emblem":
+        detail, where = other, _emblem_box(rng, area, canvas.detail)
+        shape = draw.EMBLEM_SHAPES[rng.integers(len(draw.EMBLEM_SHAPES))]
+        draw.draw_emblem(canvas.picture, shape, draw.jitter(other, rng), rgb, where)
+    else:
+        detail = write.number(rng) if kind == "number" else write.word(rng)
+        where = write.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere")
+    canvas.add(Thing(name, colour, box, kind, detail, where), mask)
+
+
+def _emblem_box(rng, area, detail):
+    side = float(np.clip(round(rng.uniform(20, 28) * detail), 4, min(area[2] - area[0], 96)))
+    x = round(rng.uniform(area[0], max(area[0], area[2] - side)))
+    y = round(rng.uniform(area[1], max(area[1], area[3] - side)))
+    return float(x), float(y), float(x + int(side)), float(y + int(side))
+
+
+def _panel(rng, canvas: Canvas, kinds) -> str:
+    """A chart or a form fills the picture; returns which."""
+    canvas.picture, _ = draw.background(rng, canvas.size)
+    kind = kinds[rng.integers(len(kinds))]
+    parts = write.chart if kind in CHART_KINDS else write.form
+    for thing in parts(rng, canvas.picture, canvas.detail):
+        canvas.add(thing)
+    return "chart" if kind in CHART_KINDS else "form"

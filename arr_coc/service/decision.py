@@ -1,0 +1,151 @@
+"""Deciding: one decision as plain numbers, and decided again from them, without the model.
+
+`Where` is what leaves the model's process: maps, cells and tensions that survive pickling and JSON.
+`decide_again` recombines the maps of a `Where` under other tensions in milliseconds.
+"""
+
+from typing import Any, TypedDict
+
+
+class Where(TypedDict):
+    """Where the focused look went. Maps are `h` rows of `w` numbers in [0, 1], rounded.
+
+    `cells` are rows of level, row, column; `cell_budgets` their nominal budgets in [64, 400].
+    `look_grid` is the quick first look's, `glance_grid` the same where its tokens were kept.
+    `own_tensions` are those that the question chose, also where others were imposed; `scalars` the
+    numbers of `balancing.combine`.
+    """
+
+    grid: list[int]
+    budget: int
+    allocator: str
+    relevance: list[list[float]]
+    propositional: list[list[float]] | None
+    perspectival: list[list[float]] | None
+    participatory: list[list[float]] | None
+    participatory_source: str
+    cells: list[list[int]]
+    cell_budgets: list[float]
+    glance: str
+    look_grid: list[int] | None
+    glance_grid: list[int] | None
+    compress: float
+    exploit: float
+    focus: float
+    tension_source: str
+    own_tensions: list[float]
+    own_source: str
+    scalars: list[float]
+    fallback: str | None
+
+
+def describe_where(realization: Any) -> Where:
+    """A `realizing.Realization` as plain numbers."""
+    tensions, allocation = realization.tensions, realization.allocation
+    look, kept = realization.look, realization.kept_look
+    own, own_source = realization.own_tensions or (tensions, realization.tension_source)
+    return Where(
+        grid=list(realization.grid),
+        budget=realization.budget,
+        allocator=realization.config.allocator,
+        relevance=_rows(realization.relevance),
+        propositional=_rows(realization.propositional),
+        perspectival=_rows(realization.perspectival),
+        participatory=_rows(realization.participatory),
+        participatory_source=realization.participatory_source,
+        cells=allocation.cells.tolist(),
+        cell_budgets=[round(budget, 1) for budget in allocation.budgets.tolist()],
+        glance=realization.config.glance,
+        look_grid=None if look is None else list(look.attention.shape[-2:]),
+        glance_grid=None if kept is None else list(kept.attention.shape[-2:]),
+        **dict(zip(("compress", "exploit", "focus"), _rounded(tensions))),
+        tension_source=realization.tension_source,
+        own_tensions=_rounded(own),
+        own_source=own_source,
+        scalars=list(realization.scalars),
+        fallback=realization.fallback,
+    )
+
+
+def allocation_of(where: Where):
+    """The `attending.Allocation` that `describe_where` wrote down."""
+    import torch
+
+    from arr_coc.attending import Allocation
+
+    cells = torch.tensor(where["cells"], dtype=torch.int64).view(-1, 3)  # (K, 3)
+    return Allocation(tuple(where["grid"]), cells, torch.tensor(where["cell_budgets"]))
+
+
+def decide_again(where: Where, compress: float, exploit: float, focus: float) -> Where:
+    """The same maps under other tensions: no model, no GPU, only `realizing.recombine`.
+
+    Args:
+        where: of a finished focused look, from `describe_where`.
+        compress, exploit, focus: in [0, 1].
+
+    Raises:
+        ValueError: after a fallback (there are no maps), or for tensions out of range.
+    """
+    from arr_coc.config import Tensions
+    from arr_coc.realizing import recombine
+
+    return describe_where(recombine(realization_of(where), Tensions(compress, exploit, focus)))
+
+
+def as_chosen(where: Where) -> Where:
+    """The decision under the tensions that the question chose, whichever were imposed."""
+    if where["tension_source"] != "imposed" or where["fallback"]:
+        return where
+    return {**decide_again(where, *where["own_tensions"]), "tension_source": where["own_source"]}
+
+
+def realization_of(where: Where):
+    """A `realizing.Realization` of what `where` holds: maps rounded as they were written down."""
+    import torch
+
+    from arr_coc.balancing import Scalars
+    from arr_coc.config import Config, Tensions
+    from arr_coc.realizing import Look, Realization
+
+    def tensor(rows):
+        return None if rows is None else torch.tensor(rows)[None]  # (1, h, w)
+
+    size, look = where["look_grid"], None
+    if size:
+        look = Look(torch.zeros(1, *size), tokens=size[0] * size[1], entropy=0.0)
+    return Realization(
+        question="",
+        config=Config(
+            budget=where["budget"],
+            glance=where["glance"],
+            allocator=where["allocator"],
+        ),
+        grid=tuple(where["grid"]),
+        budget=where["budget"],
+        textures=None,
+        propositional=tensor(where["propositional"]),
+        perspectival=tensor(where["perspectival"]),
+        participatory=tensor(where["participatory"]),
+        tensions=Tensions(where["compress"], where["exploit"], where["focus"]),
+        tension_source=where["tension_source"],
+        participatory_source=where["participatory_source"],
+        relevance=tensor(where["relevance"]),
+        allocation=allocation_of(where),
+        look=look,
+        seconds={},
+        fallback=where["fallback"],
+        scalars=Scalars(*where["scalars"]),
+        own_tensions=(Tensions(*where["own_tensions"]), where["own_source"]),
+    )
+
+
+def _rounded(tensions: Any) -> list[float]:
+    return [round(value, 4) for value in (tensions.compress, tensions.exploit, tensions.focus)]
+
+
+def _rows(values: Any) -> list[list[float]] | None:
+    """A `(1, h, w)` tensor as nested lists with four digits, however small: maps are multiplied."""
+    if values is None:
+        return None
+    return [[float(f"{value:.4g}") for value in row] for row in values[0].float().cpu().tolist()]

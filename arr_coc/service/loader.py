@@ -1,0 +1,72 @@
+"""Serving: what stands between a web framework and the model: loading late, trusting no path.
+
+No gradio here. The model is imported only when it is loaded, so that a page can answer first.
+"""
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+from arr_coc.service import comparing, intake
+
+LOAD_TIMEOUT_S = 240
+log = logging.getLogger(__name__)
+
+
+class Loader:
+    """Loads the one model in the background, so that the page answers before it is there."""
+
+    def __init__(self, warm: bool = True) -> None:
+        """With `warm`, short answers are run after loading; not where loading has no GPU yet."""
+        self.warm, self.model, self.error = warm, None, None
+        self.notices: list[str] = []  # why named ARR-COC weights are not in use, one sentence each
+        self.ready, self.lock, self.thread = threading.Event(), threading.Lock(), None
+
+    def start(self) -> None:
+        """Begin loading, once; not where `load` was called already."""
+        with self.lock:
+            if self.thread is None and not self.ready.is_set():
+                self.thread = threading.Thread(target=self.load, daemon=True)
+                self.thread.start()
+
+    def load(self, device: str | None = None) -> None:
+        """Load here and now; a failure is kept as a sentence.
+
+        ARR-COC weights that cannot be used do not stop the model: it goes on with those that can,
+        or training-free, and `notices` says why.
+        """
+        try:
+            from arr_coc.qwen import weights
+            from arr_coc.qwen.model import ARRCOCQwen
+
+            model = ARRCOCQwen.from_pretrained(components="", device=device)
+            if components := weights.default_weights(model.is_bundled):
+                found = weights.policies_for(model, components, weights.revisions())
+                model.policies, self.notices = found
+            if self.warm:
+                comparing.warm_up(model)
+            self.model = model
+        except Exception as error:
+            log.exception("the model did not load")
+            plain = str(error) if isinstance(error, ValueError) else type(error).__name__
+            self.error = plain.splitlines()[0]
+        self.ready.set()
+
+    def get(self):
+        """The model; waits for it. Raises IntakeError with the reason if it did not load."""
+        if not self.ready.is_set():
+            self.start()
+            if not self.ready.wait(LOAD_TIMEOUT_S):
+                raise intake.IntakeError("The model is still loading; try again in a minute.")
+        if self.error:
+            raise intake.IntakeError(f"The model did not load: {self.error}")
+        return self.model
+
+
+def base_to_come() -> str:
+    """Which base `loading.default_base` will name, told without importing torch: for the cards."""
+    on_gpu_space = "SPACE_ID" in os.environ and (
+        os.environ.get("SPACES_ZERO_GPU") or Path("/dev/nvidia0").exists()
+    )
+    return os.environ.get("ARR_COC_BASE") or ("qwen" if on_gpu_space else "bundled")

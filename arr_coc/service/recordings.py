@@ -1,0 +1,73 @@
+"""Recordings: comparisons made beforehand, stored beside the cards that show them.
+
+Written by `arr_coc.record`, read by the page. No torch.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypedDict
+
+from arr_coc.service.comparing import ComparisonResult
+
+FILE = "recorded.json"
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Recording(TypedDict):
+    """One example's comparison, its times being medians; `times` has each repetition's, in seconds."""
+
+    file: str
+    sha256: str
+    question: str
+    answer: str
+    result: ComparisonResult
+    times: dict[str, list[float]]
+
+
+class About(TypedDict):
+    """What the recordings were made with."""
+
+    command: str
+    commit: str
+    date: str
+    base: str
+    base_sha256: str
+    weights_sha256: str  # of ARR-COC's; empty where it is training-free or not a folder
+    repetitions: int
+    machine: dict[str, Any]
+
+
+def examples_for(base: str) -> Path:
+    """The folder of a base's examples: its own, or the photographs that suit any Qwen3-VL.
+
+    Args:
+        base: "bundled", a Hub id or a folder.
+    """
+    bundled = Path(__file__).parent.parent / "bundled" / "base"
+    name = "bundled" if Path(base).resolve() == bundled.resolve() else Path(base).name
+    own = ROOT / "examples" / name
+    return own if (own / "examples.json").is_file() else ROOT / "examples" / "qwen"
+
+
+def load(folder: Path) -> tuple[About | None, list[Recording]]:
+    """What was recorded and the recordings; (None, []) where there is no readable file."""
+    path = folder / FILE
+    if not path.is_file():
+        return None, []
+    report = json.loads(path.read_text(encoding="utf-8"))
+    return report["about"], report["recordings"]
+
+
+def find(recordings: Iterable[Recording], picture: Path, question: str) -> Recording | None:
+    """The recording of that very picture and question, or None."""
+    for recording in recordings:
+        if recording["file"] == picture.name and recording["question"] == question:
+            return recording if recording["sha256"] == digest(picture) else None
+    return None
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

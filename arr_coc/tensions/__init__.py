@@ -1,0 +1,1 @@
+"""Tensions: what the learned tensions say to unseen sentences, and what imposing others costs."""

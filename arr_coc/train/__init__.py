@@ -1,0 +1,1 @@
+"""Train: ARR-COC's parts on a frozen base."""

@@ -1,0 +1,107 @@
+"""Trainer: Trainer of transformers with two learning rates, a clock over resumes, and a watch."""
+
+import json
+import math
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from transformers import Trainer, TrainerCallback
+
+from arr_coc.train.learner import Learner
+
+WARM_UP = 0.03  # of the run
+LEAST_RATE = 0.05  # of the learning rate, at the end
+GATES_RATE = 20  # times the learning rate: nothing behind a shut gate learns
+
+
+class Clock(TrainerCallback):
+    """How far the run is: by steps, or by the time of the first process where minutes are given.
+
+    The first process tells the others, so that all have one learning rate and stop at one step.
+    """
+
+    def __init__(self, steps: int, minutes: float | None) -> None:
+        self.steps, self.minutes, self.start = steps, minutes, time.monotonic()
+        self.progress = 0.0
+
+    def rate(self, _: int) -> float:
+        """Factor of the learning rate: a short rise, then half a cosine."""
+        rise = min(1.0, self.progress / WARM_UP + 1e-2)
+        fall = LEAST_RATE + (1 - LEAST_RATE) * (1 + math.cos(math.pi * self.progress)) / 2
+        return rise * fall
+
+    def on_step_begin(self, args, state, control, **_) -> None:
+        """Before each step, in every process."""
+        self.progress = min(1.0, state.global_step / self.steps)
+        if self.minutes is None:
+            return
+        spent = torch.tensor((time.monotonic() - self.start) / (60 * self.minutes))
+        if dist.is_initialized() and dist.get_world_size() > 1:
+            spent = spent.to(args.device)
+            dist.broadcast(spent, 0)
+        self.progress = min(1.0, max(self.progress, float(spent)))
+
+    def on_step_end(self, args, state, control, **_) -> None:
+        """Stop once the time is over."""
+        control.should_training_stop = control.should_training_stop or self.progress >= 1
+
+
+class Watch(TrainerCallback):
+    """Keys the noise by epoch, and keeps statistics and sampled decisions in OUT.work."""
+
+    def __init__(self, learner: Learner, work: Path, every: int) -> None:
+        self.learner, self.work, self.every = learner, work, every
+
+    def on_step_begin(self, args, state, control, **_) -> None:
+        """Before each step."""
+        self.learner.epoch = int(state.epoch or 0)
+        self.learner.watching = state.global_step % self.every == 0 and state.is_world_process_zero
+
+    def on_step_end(self, args, state, control, **_) -> None:
+        """Write what was noted."""
+        if not self.learner.watching:
+            return
+        notes = {"step": state.global_step, **self.learner.notes}
+        decision = {"step": state.global_step, **notes.pop("decision")}
+        for name, row in (("stages.jsonl", notes), ("trail.jsonl", decision)):
+            with (self.work / name).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+class PartsTrainer(Trainer):
+    """`Trainer` with a learning rate that may follow the clock, and each loss in its log."""
+
+    def __init__(self, *args, clock: Clock, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.clock = clock
+
+    def create_optimizer(self, model=None):
+        """As `Trainer`; the adapter's gates, which start at 0, learn faster and do not decay."""
+        optimizer = super().create_optimizer(model)
+        trained = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        gates = [p for name, p in trained if name.endswith("adapter.gates")]
+        own = {id(p) for p in gates}
+        for group in optimizer.param_groups:
+            group["params"] = [p for p in group["params"] if id(p) not in own]
+        if gates:
+            rate = GATES_RATE * self.args.learning_rate
+            optimizer.add_param_group({"params": gates, "lr": rate, "weight_decay": 0.0})
+        return optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer=None):
+        """As `Trainer`; the clock's factor on the learning rate."""
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer or self.optimizer, self.clock.rate
+        )
+        return self.lr_scheduler
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """As `Trainer`, with the mean of each loss since the last log, of this process."""
+        learner = self.accelerator.unwrap_model(self.model)
+        if learner.counted:
+            logs |= {k: round(v / learner.counted, 4) for k, v in learner.sums.items()}
+            learner.sums.clear()
+            learner.counted = 0
+        super().log(logs, start_time)
