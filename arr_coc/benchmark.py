@@ -23,8 +23,8 @@ import torch
 from PIL import Image
 from tqdm import tqdm
 
+from arr_coc import provenance
 from arr_coc.config import Config
-from arr_coc.provenance import commit, machine
 from arr_coc.qwen.shapes import SHAPES, build_host
 
 QUESTION = "What number is on the small sign?"
@@ -233,11 +233,8 @@ def main(arguments: list[str] | None = None) -> None:
     summary = summarise(rows)
     report = {
         "what": f"Qwen3-VL {args.shapes} shapes, random weights, {dtype}",
-        "command": "python -m arr_coc.benchmark " + " ".join(arguments or sys.argv[1:]),
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d"),
+        **provenance.header("arr_coc.benchmark", provenance.typed(arguments), device),
         "minutes": round((time.time() - started) / 60, 1),
-        "machine": machine(device),
         "stock_seconds_by_dtype": compared,
         "crossover": crossover(summary),
         "summary": summary,

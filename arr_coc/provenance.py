@@ -1,13 +1,43 @@
-"""Measuring: bytes of a KV cache, peak memory, and the machine a number was taken on."""
+"""Provenance: what every report carries: the command as typed, commit, date and machine."""
 
 import os
 import platform
 import re
+import shlex
 import subprocess
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+
+
+def header(module: str, words: Sequence[str], device: torch.device) -> dict[str, Any]:
+    """The head of a report.
+
+    Args:
+        module: what `python -m` ran.
+        words: its arguments as typed; quoted where a shell would need it.
+        device: the numbers were taken on.
+    """
+    return {
+        "command": command(module, words),
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine(device),
+    }
+
+
+def command(module: str, words: Sequence[str]) -> str:
+    """How to make a result again: arguments quoted as a shell needs them."""
+    return shlex.join(["python", "-m", module, *words])
+
+
+def typed(argv: Sequence[str] | None) -> list[str]:
+    """The arguments a command was given: those of `main`, or of the process."""
+    return list(sys.argv[1:] if argv is None else argv)
 
 
 def machine(device: torch.device) -> dict[str, Any]:

@@ -11,11 +11,12 @@ and question are still the example's.
 import argparse
 import json
 import statistics
+import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from arr_coc.scoring import score_exact
 from arr_coc.service import comparing
 from arr_coc.service.recordings import FILE, About, Recording, digest, examples_for
 
@@ -59,8 +60,15 @@ def median_look(looks: list[comparing.LookResult]) -> comparing.LookResult:
     }
 
 
-def record(base: str, examples: Path, repetitions: int) -> dict[str, Any]:
-    """Compare every example in the folder `examples`; the whole report, as it is written."""
+def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) -> dict[str, Any]:
+    """Compare every example in the folder `examples`; the whole report, as it is written.
+
+    Args:
+        base: "bundled", a Hub id or a folder.
+        examples: folder with `examples.json`.
+        repetitions: of each comparison, 1 or more.
+        words: the command's arguments as typed, for the report.
+    """
     from tqdm import tqdm
 
     from arr_coc import provenance
@@ -91,14 +99,11 @@ def record(base: str, examples: Path, repetitions: int) -> dict[str, Any]:
             )
         )
     about = About(
-        command=f"python -m arr_coc.record --base {base} --repetitions {repetitions}",
-        commit=provenance.commit() or "",
-        date=datetime.now(UTC).date().isoformat(),
+        **provenance.header("arr_coc.record", words, model.device),
         base=base,
         base_sha256=base_sha256,
         weights_sha256=weights_sha256,
         repetitions=repetitions,
-        machine=provenance.machine(model.device),
     )
     return {"about": about, "recordings": recordings}
 
@@ -120,12 +125,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--repetitions", type=int, default=5, help="of each comparison (default %(default)s)"
     )
     args = parser.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     if args.repetitions < 1:
         parser.error(f"--repetitions is {args.repetitions}, expected 1 or more")
     examples = args.examples or examples_for(args.base)
     if not (examples / "examples.json").is_file():
         parser.error(f"there is no examples.json in {examples}")
-    report = record(args.base, examples, args.repetitions)
+    report = record(args.base, examples, args.repetitions, words)
     out = args.out or examples
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_text(json.dumps(report, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -134,9 +140,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _is_right(recording: Recording, look: str) -> bool:
-    from arr_coc.service.comparing import is_right
-
-    return is_right(recording["result"][look]["text"], recording["answer"])
+    return score_exact(recording["result"][look]["text"], recording["answer"])
 
 
 if __name__ == "__main__":

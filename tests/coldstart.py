@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--starts", type=int, default=7, help="(default %(default)s)")
     parser.add_argument("--out", type=Path, help="where the report goes")
     args = parser.parse_args(argv)
-    command = f"python -m tests.coldstart --starts {args.starts}"
-    found = fuzz.report("starting the app", command, lambda: run(args.starts))
+    found = fuzz.report("starting the app", "tests.coldstart", argv, lambda: run(args.starts))
     if args.out:
         args.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found["seconds"]))

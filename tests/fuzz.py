@@ -284,7 +284,9 @@ def run(n: int, seed: int, port: int = 0, progress: bool = True) -> dict[str, An
 WHAT = "hostile requests to the real page, and what came back"
 
 
-def report(what: str, command: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def report(
+    what: str, module: str, argv: Sequence[str] | None, measure: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
     """What `measure` gives, under its command, commit, machine and the load before and after."""
     import torch
 
@@ -294,10 +296,7 @@ def report(what: str, command: str, measure: Callable[[], dict[str, Any]]) -> di
     found = measure()
     about = {
         "what": what,
-        "command": command,
-        "commit": provenance.commit(),
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": provenance.machine(torch.device("cpu")),
+        **provenance.header(module, provenance.typed(argv), torch.device("cpu")),
         "load_average": {"before": round(before, 2), "after": round(os.getloadavg()[0], 2)},
     }
     if before > 1:
@@ -312,8 +311,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="of the app (default: any free one)")
     parser.add_argument("--out", type=Path, help="where the report goes")
     args = parser.parse_args(argv)
-    command = f"python -m tests.fuzz --n {args.n} --seed {args.seed}"
-    found = report(WHAT, command, lambda: run(args.n, args.seed, args.port))
+    found = report(WHAT, "tests.fuzz", argv, lambda: run(args.n, args.seed, args.port))
     if args.out:
         args.out.write_text(json.dumps(found, indent=1, ensure_ascii=True) + "\n")
     print(json.dumps({"n": args.n, "faults": len(found["faults"]), "seconds": found["seconds"]}))

@@ -255,8 +255,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where the report goes")
     args = parser.parse_args(argv)
     sizes = (args.clients, args.browsers, args.comparisons)
-    command = "python -m tests.load --clients {} --browsers {} --comparisons {}".format(*sizes)
-    found = fuzz.report("many visitors at once", command, lambda: run(*sizes, args.port))
+    found = fuzz.report("many visitors at once", "tests.load", argv, lambda: run(*sizes, args.port))
     if args.out:
         args.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps({name: found[name] for name in ("crowd", "leaving", "memory")}))

@@ -33,6 +33,7 @@ BELOW = {
     "config": set(),
     "adapting": set(),
     "provenance": set(),
+    "scoring": set(),
     "knowing": {"texture"},
     "balancing": {"config"},
     "attending": {"config"},
@@ -45,13 +46,13 @@ BELOW = {
     "scenes": set(),
     "peers": IDEA | {"qwen"},
     "service": IDEA | {"qwen"},
-    "evaluate": {"components", "config", "peers", "provenance", "qwen", "scenes"},
-    "train": IDEA | {"qwen", "scenes", "evaluate", "peers"},
-    "pretrain": {"qwen", "scenes", "evaluate"},
+    "evaluate": {"components", "config", "peers", "provenance", "qwen", "scenes", "scoring"},
+    "train": IDEA | {"evaluate", "peers", "provenance", "qwen", "scenes", "scoring"},
+    "pretrain": {"evaluate", "provenance", "qwen", "scenes"},
     "tensions": {"balancing", "config", "evaluate", "peers", "provenance", "qwen", "scenes"},
     "hub": {"qwen"},
-    "record": {"provenance", "qwen", "service"},
-    "page": {"homunculus", "peers", "scenes", "service"},
+    "record": {"provenance", "qwen", "scoring", "service"},
+    "page": {"homunculus", "peers", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.
 OWNERS = {
@@ -132,7 +133,7 @@ def test_the_idea_knows_tensors_only(name):
     assert not libraries & {"transformers", "PIL", "gradio", "matplotlib", "pathlib", "os"}
 
 
-@pytest.mark.parametrize("module", ["arr_coc", "arr_coc.config", "arr_coc.qwen"])
+@pytest.mark.parametrize("module", ["arr_coc", "arr_coc.config", "arr_coc.qwen", "arr_coc.scoring"])
 def test_settings_are_known_without_torch(module):
     code = f"import sys, {module}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

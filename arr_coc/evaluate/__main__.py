@@ -15,7 +15,6 @@ seeds unless `--seed` says otherwise. Needs requirements-dev.txt. The last stdou
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -24,6 +23,7 @@ from typing import Any
 
 import torch
 
+from arr_coc import provenance
 from arr_coc.evaluate.questions import (
     QUESTIONS_PER_BLOCK,
     SHORT,
@@ -159,7 +159,7 @@ def parse(argv: Sequence[str] | None, about: str) -> argparse.Namespace:
     """The arguments, with what follows from them filled in."""
     p = parser(about)
     args = p.parse_args(argv)
-    args.words = list(sys.argv[1:] if argv is None else argv)
+    args.words = provenance.typed(argv)
     sweep = bool(args.sweep)
     args.methods = args.methods or list(SWEEP_METHODS if sweep else METHODS)
     args.budgets = args.budgets or ([0.2] if sweep else list(BUDGETS))

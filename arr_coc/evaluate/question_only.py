@@ -10,18 +10,16 @@ gives nothing away.
 import argparse
 import json
 import math
-import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from arr_coc import provenance
 from arr_coc.evaluate.stats import wilson
-from arr_coc.provenance import commit, machine
 from arr_coc.scenes import questions
 from arr_coc.scenes import scene as scenes_scene
 
@@ -89,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--seed", type=int, default=scenes_scene.DEV_SEED, help="first seed scored on"
     )
     args = parser.parse_args(argv)
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = provenance.typed(argv)
     rows = []
     for kind in questions.KINDS:
         learn = asked_of(kind, args.seed - 50_000_000, 2 * args.n)
@@ -97,10 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{kind}: gain {rows[-1]['gain']:+.3f}", file=sys.stderr, flush=True)
     found = {
         "what": "what the question alone gives away, without the picture",
-        "command": shlex.join(["python", "-m", "arr_coc.evaluate.question_only", *words]),
-        "commit": commit(),
-        "date": date.today().isoformat(),
-        "machine": machine(torch.device("cpu")),
+        **provenance.header("arr_coc.evaluate.question_only", words, torch.device("cpu")),
         "seed": args.seed,
         "learned_on": 2 * args.n,
         "kinds": rows,

@@ -6,7 +6,6 @@ Rows and answers are made elsewhere (`work`, `store`); everything here can be ma
 import argparse
 import hashlib
 import json
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
-from arr_coc import components
+from arr_coc import components, provenance
 from arr_coc.evaluate import plots, store, summary
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate.questions import Source
@@ -24,9 +23,9 @@ from arr_coc.evaluate.timing import CostCurve, measure_time, summarise_time
 from arr_coc.evaluate.work import load_host
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.ours import parts_used
-from arr_coc.provenance import commit, machine
 from arr_coc.qwen.model import ARRCOCQwen
 
+MODULE = "arr_coc.evaluate"
 MISSES = 12  # on the failure sheet
 WEIGHTS = ("weights", "weights_sha256")  # of an identity: what ARR-COC alone depends on
 
@@ -41,10 +40,7 @@ def time_methods(args: argparse.Namespace, origin: Source) -> None:
     methods = {name: EVERY[name]() for name in args.methods}
     rows = measure_time(host, methods, args.time_budgets, items, curve)
     report = {
-        "command": command(args),
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": machine(host.device),
+        **provenance.header(MODULE, args.words, host.device),
         "curve": curve and curve.source,
         "summary": summarise_time(rows),
         "rows": rows,
@@ -60,14 +56,13 @@ def report(args: argparse.Namespace, origin: Source, started: float) -> dict[str
     table = store.merge_parts(args.out)
     timed = args.out / "time.json"
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    head = provenance.header(MODULE, args.words, device)
     found = {
         "what": f"{origin.name} on {identity(args)['base']}",
-        "command": command(args),
-        "commands": [*earlier_commands(args), command(args)],
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d"),
+        **head,
+        "machine": head["machine"] | {"workers": args.workers},
+        "commands": [*earlier_commands(args), head["command"]],
         "minutes": round((time.time() - started) / 60, 1),
-        "machine": machine(device) | {"workers": args.workers},
         "identity": identity(args),
         "data": origin.about,
         "bootstrap_seed": 0,
@@ -116,11 +111,6 @@ def worst_misses(args: argparse.Namespace, origin: Source, table) -> list[dict[s
     return found
 
 
-def command(args: argparse.Namespace) -> str:
-    """How to make it again."""
-    return shlex.join(["python", "-m", "arr_coc.evaluate", *args.words])
-
-
 def earlier_commands(args: argparse.Namespace) -> list[str]:
     """The other commands whose rows are in OUT, the first one first."""
     path = args.out / "summary.json"
@@ -128,7 +118,7 @@ def earlier_commands(args: argparse.Namespace) -> list[str]:
         return []
     before = json.loads(path.read_text())
     known = before.get("commands") or [before["command"]]
-    return [one for one in known if one != command(args)]
+    return [one for one in known if one != provenance.command(MODULE, args.words)]
 
 
 def identity(args: argparse.Namespace) -> dict[str, Any]:

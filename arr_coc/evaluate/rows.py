@@ -14,12 +14,13 @@ import torch
 from arr_coc import config
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Box, Item
-from arr_coc.evaluate.stats import anls, auc, box_cells, vqa_accuracy
+from arr_coc.evaluate.stats import auc, box_cells
 from arr_coc.evaluate.store import Pair
 from arr_coc.qwen import batch as qwen_batch
 from arr_coc.qwen import encoding
 from arr_coc.qwen.inputs import Ask
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.scoring import anls, score_exact, vqa_accuracy
 
 SMALL_BOXES = 0.10  # of the picture: larger evidence says nothing about where was looked
 # Methods that see the picture alone: one reduction serves all questions about it.
@@ -166,7 +167,7 @@ def check_fallback(name: str, reduced: Iterable[Any]) -> None:
 def scored(answer: str, truths: Sequence[str], scoring: str) -> dict[str, float | None]:
     """`right` and, for VQA data, `anls` of an answer."""
     if scoring == "exact":
-        return {"right": float(answer.strip().lower() == truths[0].lower()), "anls": None}
+        return {"right": float(score_exact(answer, truths[0])), "anls": None}
     return {"right": vqa_accuracy(answer, truths), "anls": anls(answer, truths)}
 
 

@@ -1,4 +1,4 @@
-"""The measures of an evaluation: what counts as right, AUC, and paired bootstrap intervals.
+"""The measures of an evaluation: which cells hold the answer, AUC, and paired bootstrap intervals.
 
 Numpy only. Intervals are percentile bootstrap intervals over pictures: questions about one picture
 stand and fall together, so a picture is drawn with all its questions. Every method meets the same
@@ -6,7 +6,6 @@ draws, so that differences between methods are paired.
 """
 
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,75 +13,6 @@ import numpy as np
 RESAMPLES = 2000
 AUC_RESAMPLES = 400
 LEVELS = (2.5, 97.5)  # percentiles of a 95 % interval
-ANLS_FLOOR = 0.5  # answers further away than half their length score nothing
-VQA_ENOUGH = 3  # people who must agree for a full score
-
-ARTICLES = {"a", "an", "the"}
-NUMBER_WORDS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-]
-NUMBERS = {word: str(value) for value, word in enumerate(NUMBER_WORDS)} | {"none": "0"}
-
-# ------------------------------------------------------------------------ what counts as right
-
-
-def normalise_answer(text: str) -> str:
-    """An answer as the VQA evaluation compares it: lower case, digits, no articles or punctuation.
-
-    Its table of contractions ("dont" to "don't") is replaced by dropping apostrophes on both sides.
-    """
-    text = re.sub(r"(?<=\d),(?=\d)", "", text.lower().replace("'", ""))
-    text = re.sub(r"(?<!\d)\.|\.(?!\d)", "", text)  # points stay inside numbers only
-    text = re.sub(r"[^\w\s.:$%+-]|_", " ", text)
-    words = [NUMBERS.get(word, word) for word in text.split()]
-    return " ".join(word for word in words if word not in ARTICLES)
-
-
-def vqa_accuracy(answer: str, truths: Sequence[str]) -> float:
-    """VQA accuracy in [0, 1]: min(matches / 3, 1), averaged over leaving out each person once.
-
-    With fewer than four truths nobody can be left out, and any match is right.
-    Source: Antol et al., VQA, 2015, and its evaluation code's description.
-    """
-    given = normalise_answer(answer)
-    same = [normalise_answer(truth) == given for truth in truths]
-    if len(truths) <= VQA_ENOUGH:
-        return float(any(same))
-    return float(np.mean([min((sum(same) - own) / VQA_ENOUGH, 1) for own in same]))
-
-
-def anls(answer: str, truths: Sequence[str]) -> float:
-    """Average normalised Levenshtein similarity of one answer in [0, 1] (Biten et al., 2019)."""
-    return max((_similarity(answer, truth) for truth in truths), default=0.0)
-
-
-def _similarity(answer: str, truth: str) -> float:
-    a, b = (" ".join(text.lower().split()) for text in (answer, truth))
-    if not a and not b:
-        return 1.0
-    distance = _edits(a, b) / max(len(a), len(b))
-    return 1 - distance if distance < ANLS_FLOOR else 0.0
-
-
-def _edits(a: str, b: str) -> int:
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, start=1):
-        left = [i]
-        for j, y in enumerate(b, start=1):
-            left.append(min(row[j] + 1, left[-1] + 1, row[j - 1] + (x != y)))
-        row = left
-    return row[-1]
-
 
 # ----------------------------------------------------------------------------------- looking
 

@@ -13,7 +13,8 @@ from PIL import Image, ImageDraw, ImageFont
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
 from arr_coc.page.results import LOOKS, ratio_words, told_ratio
-from arr_coc.service.comparing import LookResult, is_right
+from arr_coc.scoring import score_exact
+from arr_coc.service.comparing import LookResult
 
 CARD = (1200, 630)
 EDGE, FOOT = 44, 572  # of the card: its margin, and where its foot begins
@@ -91,7 +92,7 @@ def _said(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, int
     text = look["text"] or "(no words came)"
     if truth is None:
         return text, INK
-    return (f"✓ {text}", GOOD) if is_right(look["text"], truth) else (f"✗ {text}", BAD)
+    return (f"✓ {text}", GOOD) if score_exact(look["text"], truth) else (f"✗ {text}", BAD)
 
 
 def _foot(paint: ImageDraw.ImageDraw, shown: Shown) -> None:

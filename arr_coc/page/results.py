@@ -4,7 +4,8 @@ Values from `comparing` in, strings out. "Faster" is said only where the measure
 """
 
 from arr_coc.page.frame import Example, escaped
-from arr_coc.service.comparing import ComparisonResult, LookResult, is_right
+from arr_coc.scoring import score_exact
+from arr_coc.service.comparing import ComparisonResult, LookResult
 
 OWN_PICTURE = "This picture is your own: the small model here only learned drawn scenes."
 NOT_RECORDED = (
@@ -167,7 +168,7 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
         if look["done"]:
             body += _confidence(look["first_token_entropy"])
         if look["done"] and truth is not None:
-            right = is_right(look["text"], truth)
+            right = score_exact(look["text"], truth)
             words = "✓ right" if right else f"✗ wrong: it is {escaped(truth)}"
             mark = f'<span class="arr-mark arr-{"right" if right else "wrong"}">{words}</span>'
     elif look is not None and running:

@@ -19,14 +19,13 @@ import argparse
 import json
 import math
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from arr_coc import provenance
 from arr_coc.pretrain.card import CLOCK, EASY_VQA
 from arr_coc.pretrain.loop import begin, processes, publish, train_stage
 from arr_coc.pretrain.scores import clock, evaluate, evaluate_easy_vqa
@@ -80,7 +79,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = provenance.typed(argv)
     torch.set_num_threads(args.threads)
     rank, world = processes()
     if world > 1:
@@ -89,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     run = begin(args)
     if args.stages:
-        run.commands.append(shlex.join(["python", "-m", "arr_coc.pretrain", *words]))
+        run.commands.append(provenance.command("arr_coc.pretrain", words))
     for stage in STAGES[STAGES.index(run.stage) :]:
         if stage not in args.stages:
             continue

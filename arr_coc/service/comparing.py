@@ -16,7 +16,6 @@ other looks still arrive.
 
 import logging
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -324,15 +323,6 @@ def result_of(model, question, full, focused, shrunk=None, where=None) -> Compar
         ratio=ratio,
         where=where,
     )
-
-
-def is_right(answer: str, truth: str) -> bool:
-    """Whether an answer is the truth, letter case and punctuation aside."""
-    return _plain(answer) == _plain(truth) != ""
-
-
-def _plain(text: str) -> str:
-    return " ".join(re.sub(r"[^\w\s]", " ", text.lower()).split())
 
 
 def standing(records: Iterator[tuple[str, Any]], model: Any, request: Request):

@@ -30,7 +30,7 @@ class About(TypedDict):
     """What the recordings were made with."""
 
     command: str
-    commit: str
+    commit: str | None
     date: str
     base: str
     base_sha256: str

@@ -12,8 +12,6 @@ here. Nothing is trained. Needs requirements-dev.txt. The last stdout line is JS
 
 import argparse
 import json
-import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
@@ -24,6 +22,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from arr_coc import provenance
 from arr_coc.balancing import lexical_tensions
 from arr_coc.config import Config, Tensions
 from arr_coc.evaluate import rows as evaluate_rows
@@ -31,7 +30,6 @@ from arr_coc.evaluate import store, summary
 from arr_coc.evaluate.questions import Scenes
 from arr_coc.evaluate.stats import Bootstrap, estimate, over_kinds
 from arr_coc.peers.ours import ARRCOC
-from arr_coc.provenance import commit, machine
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.scenes import scene
 from arr_coc.tensions import phrases
@@ -224,7 +222,7 @@ def measured(host: Any, args: argparse.Namespace) -> Iterator[tuple[str, Any]]:
 def main(argv: Sequence[str] | None = None) -> None:
     p = parser()
     args = p.parse_args(argv)
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = provenance.typed(argv)
     torch.set_num_threads(args.threads)
     host = evaluate_rows.RememberingHost.from_pretrained(
         args.base, args.weights, device=args.device
@@ -234,10 +232,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     started = time.time()
     report = {
         "what": f"tensions of {Path(args.weights).name} on {Path(args.base).name}",
-        "command": shlex.join(["python", "-m", "arr_coc.tensions", *words]),
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": machine(host.device),
+        **provenance.header("arr_coc.tensions", words, host.device),
         "first_seed": args.seed,
         "scenes": args.scenes,
         "n_per_kind": args.n,

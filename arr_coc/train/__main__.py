@@ -14,8 +14,6 @@ losses, is in docs/training.md.
 
 import argparse
 import json
-import shlex
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +23,7 @@ from torch.utils.data import Dataset, IterableDataset
 from transformers import TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-from arr_coc import components
+from arr_coc import components, provenance
 from arr_coc.qwen import loading, shapes, weights
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes import scene
@@ -106,7 +104,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if wrong := [share for share in args.budgets if not 0 < share < 1]:
         p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
     args.parts = args.parts or list(components.PARTS)
-    args.words = list(sys.argv[1:] if argv is None else argv)
+    args.words = provenance.typed(argv)
     args.work = args.out.with_name(args.out.name + ".work")
     return args
 
@@ -223,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     seconds = time.monotonic() - start
     record = {
-        "command": shlex.join(["python", "-m", "arr_coc.train", *args.words]),
+        "command": provenance.command("arr_coc.train", args.words),
         "base": learner.host.name,
         "parts": learner.parts.names,
         "processes": options.world_size,

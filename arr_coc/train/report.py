@@ -18,6 +18,7 @@ from arr_coc.qwen import batch
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes import questions as scenes_questions
 from arr_coc.scenes import scene as scenes_scene
+from arr_coc.scoring import score_exact
 from arr_coc.train import data
 
 SHARES = (0.05, 0.1, 0.2)
@@ -117,7 +118,7 @@ def _answer(host, waiting: list, right: dict[str, list[bool]]) -> None:
             MAX_NEW_TOKENS,
         )
     for answer, (_, one) in zip(answers, waiting):
-        right[one.kind].append(answer.text == one.answer)
+        right[one.kind].append(score_exact(answer.text, one.answer))
     waiting.clear()
 
 
