@@ -33,8 +33,8 @@ def realization_pictures(image: Image.Image, realization) -> dict[str, Image.Ima
     Keys: overlay, kept, saw, tensions, and of the maps those that were reached: propositional,
     perspectival, participatory.
     """
-    allocation, look = realization.allocation, realization.kept_look
-    glance = glance_picture(image, tuple(look.attention.shape[-2:])) if look else None
+    allocation, kept = realization.allocation, realization.kept_glance
+    glance = glance_picture(image, tuple(kept.attention.shape[-2:])) if kept else None
     pictures = {
         "overlay": overlay(image, realization.relevance),
         "kept": kept_cells(image, allocation),

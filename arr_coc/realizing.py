@@ -29,15 +29,15 @@ GIST = 0.5
 
 
 @dataclass(frozen=True)
-class Look:
+class Glance:
     """What a host saw at low resolution.
 
     Attributes:
         attention: `(1, gh, gw)` attention from the prompt's last token, which will answer, to each
             place; any scale >= 0.
-        tokens: visual tokens the look took.
-        entropy: entropy of the first answer token after the look alone, in nats.
-        state: the host's own, with which it continues from the look; never read here.
+        tokens: visual tokens the glance took.
+        entropy: entropy of the first answer token after the glance alone, in nats.
+        state: the host's own, with which it continues from the glance; never read here.
         heads: `(1, heads, gh, gw)` the same attention of every head of every layer, layer by layer.
         states, answering: `(1, gh, gw, D)` and `(1, D)` what each place and the last token hold half
             way up. These three are for trained weights alone; None where a host gives none.
@@ -64,7 +64,7 @@ class Host(Protocol):
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean embedding of the question's own tokens."""
 
-    def look(self, image: Any, question: str, tokens: int) -> Look:
+    def glance(self, image: Any, question: str, tokens: int) -> Glance:
         """Look at the image with at most `tokens` visual tokens, asking the question."""
 
 
@@ -74,7 +74,7 @@ class Realization:
 
     Maps are `(1, h, w)` in [0, 1]; `textures` is `(1, 13, h, w)`. After a fallback the maps that
     were not reached are None, `relevance` is even, and `fallback` says why. `budget` is the most that
-    may be spent; `tokens` is what was. `own_tensions` and their source are what would have been chosen
+    may be spent; `tokens` is what was. `policy_tensions` and their source are what would have been chosen
     had none been imposed.
     """
 
@@ -91,23 +91,25 @@ class Realization:
     participatory_source: str
     relevance: Tensor
     allocation: Allocation
-    look: Look | None
+    glance: Glance | None
     seconds: dict[str, float]
     fallback: str | None = None
     scalars: Scalars = FIXED
-    own_tensions: tuple[Tensions, str] | None = None
+    policy_tensions: tuple[Tensions, str] | None = None
 
     @property
-    def kept_look(self) -> Look | None:
-        """The look whose tokens stay in the cache as the periphery, or None."""
+    def kept_glance(self) -> Glance | None:
+        """The glance whose tokens stay in the cache as the periphery, or None."""
         return (
-            self.look if keeps_glance(self.config, self.look, self.tensions, self.budget) else None
+            self.glance
+            if keeps_glance(self.config, self.glance, self.tensions, self.budget)
+            else None
         )
 
     @property
     def tokens(self) -> int:
         """Visual tokens the language model will hold: fovea, and periphery where it is kept."""
-        return len(self.allocation) + (self.kept_look.tokens if self.kept_look else 0)
+        return len(self.allocation) + (self.kept_glance.tokens if self.kept_glance else 0)
 
 
 class Realizer:
@@ -146,22 +148,22 @@ class Realizer:
             return uniform_realization(question, config, grid, budget, describe(error), seconds)
 
     def _realize(self, image, question, config, grid, budget, seconds, synchronize) -> Realization:
-        look = None
+        glance = None
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
                 tokens = glance_tokens(grid)
                 if config.glance == "periphery":  # it must leave as much to the fovea
                     tokens = max(1, min(tokens, budget // 2))
-                look = self.host.look(image, question, tokens)
+                glance = self.host.glance(image, question, tokens)
         with stage(seconds, "relevance", synchronize):
             pixels = self.host.pixels(image)
             textures = texture(pixels, grid)
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)
-            participatory, coupled = self._participatory(question, look, textures, grid)
+            participatory, coupled = self._participatory(question, glance, textures, grid)
             own = self._tensions(question, (propositional, perspectival, participatory))
             tensions, source = (config.tensions, "imposed") if config.tensions else own
-            kept = look.tokens if keeps_glance(config, look, tensions, budget) else 0
+            kept = glance.tokens if keeps_glance(config, glance, tensions, budget) else 0
             relevance, allocation = decide(
                 (propositional, perspectival, participatory),
                 tensions,
@@ -183,20 +185,20 @@ class Realizer:
             participatory_source=coupled,
             relevance=relevance,
             allocation=allocation,
-            look=look,
+            glance=glance,
             seconds=seconds,
             scalars=scalars,
-            own_tensions=own,
+            policy_tensions=own,
         )
 
-    def _participatory(self, question, look, textures, grid) -> tuple[Tensor | None, str]:
+    def _participatory(self, question, glance, textures, grid) -> tuple[Tensor | None, str]:
         if self.components is not None:
             embedding = self.host.embed(question).to(textures.device)
             with torch.inference_mode():
-                return self.components.participatory(look, textures, embedding, grid)
-        if look is None:
+                return self.components.participatory(glance, textures, embedding, grid)
+        if glance is None:
             return None, "none"
-        return knowing.participatory(look.attention, grid), "glance"
+        return knowing.participatory(glance.attention, grid), "glance"
 
     def _scalars(self) -> Scalars:
         if self.components is None:
@@ -251,8 +253,8 @@ def recombine(
     total = config.tokens(
         realization.grid[0] * realization.grid[1], balancing.lexical_tier(realization.question)
     )
-    look = realization.look
-    kept = look.tokens if keeps_glance(config, look, tensions, total) else 0
+    glance = realization.glance
+    kept = glance.tokens if keeps_glance(config, glance, tensions, total) else 0
     if total - kept < 1:
         raise ValueError(f"budget {total} leaves nothing beside the glance's {kept} tokens")
     maps = (realization.propositional, realization.perspectival, realization.participatory)
@@ -270,11 +272,11 @@ def recombine(
     )
 
 
-def keeps_glance(config: Config, look: Look | None, tensions: Tensions, budget: int) -> bool:
-    """Whether the look's tokens stay in the cache, as part of the budget."""
-    if look is None or config.glance not in ("periphery", "auto"):
+def keeps_glance(config: Config, glance: Glance | None, tensions: Tensions, budget: int) -> bool:
+    """Whether the glance's tokens stay in the cache, as part of the budget."""
+    if glance is None or config.glance not in ("periphery", "auto"):
         return False
-    fits = look.tokens <= 3 * budget // 4
+    fits = glance.tokens <= 3 * budget // 4
     return config.glance == "periphery" or (fits and tensions.compress > GIST)
 
 
@@ -294,7 +296,7 @@ def uniform_realization(question, config, grid, budget, reason, seconds) -> Real
         participatory_source="none",
         relevance=torch.full((1, *grid), 0.5),
         allocation=attending.uniform(grid, budget),
-        look=None,
+        glance=None,
         seconds=seconds,
         fallback=reason,
     )

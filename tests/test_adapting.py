@@ -80,7 +80,7 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there():
 def realization(levels, places, look):
     cells = torch.cat([levels[:, None], places.long()], 1)
     allocation = SimpleNamespace(cells=cells, grid=(9, 9))
-    return SimpleNamespace(allocation=allocation, config=Config(), look=look)
+    return SimpleNamespace(allocation=allocation, config=Config(), glance=look)
 
 
 def test_a_glance_is_read_between_its_tokens_and_at_its_border_beyond():
@@ -155,7 +155,7 @@ def test_the_learned_weights_correct_where_little_is_kept_and_nothing_where_all_
     whole = bundled.encode(ask.picture, None)
     for count, stays in ((h * w, True), (h * w // 2, True), (h * w // 5, False), (6, False)):
         allocation = native_allocation(torch.arange(count), (h, w), torch.ones(count))
-        kept = SimpleNamespace(allocation=allocation, config=Config(), look=None)
+        kept = SimpleNamespace(allocation=allocation, config=Config(), glance=None)
         found = bundled.adapted(whole.at(slice(count)), kept)
         assert torch.equal(found.features, whole.features[:count]) is stays
 

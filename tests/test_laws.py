@@ -303,7 +303,7 @@ def test_a_quadtree_with_every_token_is_the_stock_model_bit_for_bit(tiny, pictur
 
 
 def glance_and_fovea(host, ask, question=QUESTION):
-    look = host.look(ask, question, 6)
+    look = host.glance(ask, question, 6)
     fovea = encoded(host, ask, some_cells(ask, 5), "before")
     return look, look.state.tokens + fovea, fovea
 

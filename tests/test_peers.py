@@ -424,8 +424,8 @@ def test_without_spreading_the_best_places_take_all(tiny, ask):
 
 def test_another_look_changes_the_look_alone_and_leaves_the_host_as_it_was(tiny, ask, plain):
     layers = list(tiny.attention_layers)
-    assert plain.look.tokens < varied("glance-36", tiny, ask).look.tokens <= 36
-    early, late = (varied(f"{part}-layers", tiny, ask).look for part in ("early", "late"))
+    assert plain.glance.tokens < varied("glance-36", tiny, ask).glance.tokens <= 36
+    early, late = (varied(f"{part}-layers", tiny, ask).glance for part in ("early", "late"))
     assert not torch.equal(early.attention, late.attention)
     assert tiny.attention_layers == layers
 
@@ -445,7 +445,7 @@ def test_a_channel_or_a_candidate_takes_the_place_of_the_perspectival_map(tiny, 
 
 def test_a_glance_over_its_largest_attention_changes_the_participatory_map_alone(tiny, ask, plain):
     other = varied("max-glance", tiny, ask)
-    attention = plain.look.attention - plain.look.attention.min()
+    attention = plain.glance.attention - plain.glance.attention.min()
     by_hand = attention / attention.max()
     upsampled = torch.nn.functional.interpolate(by_hand[None], plain.grid, mode="bilinear")[0]
     assert (

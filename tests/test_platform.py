@@ -83,7 +83,7 @@ def test_the_full_look_stands_when_the_focused_one_fails(error, words):
 def test_the_full_look_stands_when_the_worker_dies(error, words):
     done = ("full", look(text="red", done=True))
     stream = records(done, ("focused", look(stage="encode")), error=error)
-    *passed, (kind, result) = comparing.standing(stream, Model(), REQUEST)
+    *passed, (kind, result) = comparing.finish_interrupted(stream, Model(), REQUEST)
     assert kind == "result" and len(passed) == 2
     assert result["full"]["text"] == "red" and result["full"]["error"] is None
     assert words in result["focused"]["error"] and result["shrunk"] is None
@@ -91,14 +91,16 @@ def test_the_full_look_stands_when_the_worker_dies(error, words):
 
 def test_the_shrunk_look_alone_may_fail():
     done = [(key, look(text="red", done=True)) for key in ("full", "focused")]
-    *_, (_, result) = comparing.standing(records(*done, error=MemoryError()), Model(), REQUEST)
+    *_, (_, result) = comparing.finish_interrupted(
+        records(*done, error=MemoryError()), Model(), REQUEST
+    )
     assert result["focused"]["error"] is None and "memory" in result["shrunk"]["error"]
 
 
 @pytest.mark.parametrize("first", [(), (("full", look(text="r")),), (("full", look(error="x")),)])
 def test_nothing_stands_without_a_full_look(first):
     with pytest.raises(TimeoutError):
-        list(comparing.standing(records(*first, error=TimeoutError()), Model(), REQUEST))
+        list(comparing.finish_interrupted(records(*first, error=TimeoutError()), Model(), REQUEST))
 
 
 def test_on_the_page_and_over_the_api(monkeypatch):

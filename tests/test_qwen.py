@@ -24,7 +24,7 @@ def test_stream_goes_through_the_stages_and_ends_with_everything(tiny, picture):
     last = snapshots[-1]
     assert last.text.startswith(snapshots[-2].text[:1])
     assert last.measures.new_tokens == 5 and last.realization.fallback is None
-    assert last.realization.look.state is None, "a kept realization must not hold a cache"
+    assert last.realization.glance.state is None, "a kept realization must not hold a cache"
 
 
 def test_measures_are_of_this_answer(tiny, picture):
@@ -57,7 +57,7 @@ def test_a_fallback_still_answers_and_says_why(tiny, picture, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("the glance failed")
 
-    monkeypatch.setattr(tiny, "look", fail)
+    monkeypatch.setattr(tiny, "glance", fail)
     answer = tiny.generate(picture, QUESTION, max_new_tokens=3)
     assert answer.realization.fallback == "RuntimeError: the glance failed"
     assert answer.measures.visual_tokens == 16 and answer.done
@@ -115,7 +115,7 @@ def test_any_size_and_aspect_the_processor_takes(tiny, size):
     assert answer.realization.fallback is None
     h, w = answer.realization.grid
     assert answer.measures.visual_tokens <= max(4, h * w // 5)
-    assert answer.realization.look.tokens <= glance_tokens((h, w))
+    assert answer.realization.glance.tokens <= glance_tokens((h, w))
 
 
 def test_pixels_put_together_again_are_what_the_processor_saw(tiny, picture):

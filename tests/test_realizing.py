@@ -10,7 +10,7 @@ from arr_coc.balancing import Combiner, TensionPolicy, lexical_tier
 from arr_coc.components import Components
 from arr_coc.config import ALLOCATORS, MINIMUM_BUDGET, Config, Tensions, glance_tokens
 from arr_coc.knowing import TextureMatch
-from arr_coc.realizing import Look, Realizer, decide, recombine
+from arr_coc.realizing import Glance, Realizer, decide, recombine
 
 GRID = (8, 10)
 POLICY = Components({"policy": TensionPolicy(6)})
@@ -35,11 +35,11 @@ class StubHost:
     def embed(self, question):
         return torch.ones(1, 6)
 
-    def look(self, image, question, tokens):
+    def glance(self, image, question, tokens):
         self.looks += 1
         attention = torch.zeros(1, 2, 2)
         attention[0, 1, 1] = 1.0
-        return Look(attention, tokens=4, entropy=0.3)
+        return Glance(attention, tokens=4, entropy=0.3)
 
 
 def test_relevance_follows_the_question_and_every_intermediate_is_kept():
@@ -60,9 +60,9 @@ def test_relevance_follows_the_question_and_every_intermediate_is_kept():
 def test_a_separate_glance_does_not_count_and_off_takes_none():
     host = StubHost()
     separate = Realizer(host).realize(None, "q", Config(glance="separate"))
-    assert len(separate.allocation) == separate.budget and separate.kept_look is None
+    assert len(separate.allocation) == separate.budget and separate.kept_glance is None
     off = Realizer(host).realize(None, "q", Config(glance="off"))
-    assert off.look is None and off.participatory is None and off.participatory_source == "none"
+    assert off.glance is None and off.participatory is None and off.participatory_source == "none"
     assert host.looks == 1
 
 
@@ -83,7 +83,7 @@ def test_a_policy_wins_over_the_lexical_prior():
 def test_texture_couples_without_a_glance_where_weights_bring_it():
     parts = Components({"texture": TextureMatch(6)})
     realization = Realizer(StubHost(), parts).realize(None, "q", Config(glance="off"))
-    assert realization.participatory_source == "texture" and realization.look is None
+    assert realization.participatory_source == "texture" and realization.glance is None
     assert realization.participatory.shape == (1, *GRID)
 
 
@@ -96,7 +96,7 @@ def test_a_trained_combiner_is_used_and_kept_for_recombining():
     assert torch.equal(again.relevance, learned.relevance)
 
 
-@pytest.mark.parametrize("broken", ["look", "pixels"])
+@pytest.mark.parametrize("broken", ["glance", "pixels"])
 def test_a_failing_stage_gives_a_uniform_allocation_and_its_reason(broken):
     host = StubHost()
 
@@ -114,8 +114,8 @@ def test_a_failing_stage_gives_a_uniform_allocation_and_its_reason(broken):
 
 def test_non_finite_attention_falls_back_too():
     host = StubHost()
-    look = host.look(None, "q", 4)
-    host.look = lambda *_: replace(look, attention=look.attention * float("nan"))
+    look = host.glance(None, "q", 4)
+    host.glance = lambda *_: replace(look, attention=look.attention * float("nan"))
     assert "non-finite" in Realizer(host).realize(None, "q").fallback
 
 
@@ -239,19 +239,19 @@ def test_the_glance_takes_a_sixteenth_but_enough_to_find_things():
 def test_the_glance_stays_where_the_gist_is_asked_for(glance, compress, budget, kept):
     config = Config(budget=budget, glance=glance, tensions=Tensions(compress, 0.5, 0.5))
     realization = Realizer(StubHost()).realize(None, "what is there?", config)
-    assert (realization.kept_look is not None) == kept
+    assert (realization.kept_glance is not None) == kept
     assert realization.tokens == budget
-    assert (realization.look is None) == (glance == "off")
+    assert (realization.glance is None) == (glance == "off")
 
 
 def test_stage_seconds_are_wall_time():
     host = StubHost()
-    look = host.look(None, "q", 4)
+    look = host.glance(None, "q", 4)
 
     def slow(*_):
         time.sleep(0.05)
         return look
 
-    host.look = slow
+    host.glance = slow
     seconds = Realizer(host).realize(None, "q").seconds
     assert 0.05 <= seconds["glance"] < 1.0

@@ -57,7 +57,7 @@ def test_batched_looks_are_those_of_one_question(host, picture):
     asks = [host.prepare(picture, q) for q in QUESTIONS]
     budget = glance_tokens(asks[0].picture.grid)
     with torch.no_grad():
-        one = [host.look(ask, q, budget) for ask, q in zip(asks, QUESTIONS)]
+        one = [host.glance(ask, q, budget) for ask, q in zip(asks, QUESTIONS)]
         glances = frozen.glance_pictures(host, [ask.picture for ask in asks])
         many = frozen.looks(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
     for row, look in enumerate(one):

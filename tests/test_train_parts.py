@@ -92,7 +92,7 @@ def test_coupling_depends_on_differences_alone():
 # --- components ---
 
 
-class Look:
+class GlanceStub:
     attention = torch.rand(1, 2, 2)
     heads = torch.rand(1, 4, 2, 2)
     states = torch.randn(1, 2, 2, 8)
@@ -102,11 +102,11 @@ class Look:
 @pytest.mark.parametrize(
     ("parts", "look", "source"),
     [
-        (["heads"], Look, "glance"),
-        (["heads", "states", "texture"], Look, "glance and texture"),
+        (["heads"], GlanceStub, "glance"),
+        (["heads", "states", "texture"], GlanceStub, "glance and texture"),
         (["texture"], None, "texture"),
         (["heads"], None, "none"),
-        (["policy"], Look, "glance"),
+        (["policy"], GlanceStub, "glance"),
     ],
 )
 def test_the_coupling_says_where_it_comes_from(parts, look, source):

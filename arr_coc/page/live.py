@@ -17,7 +17,7 @@ from arr_coc.page import board, frame, parts, results
 from arr_coc.page import drawn as page_drawn
 from arr_coc.page.steps import SKIP, Steps, as_share, refusal
 from arr_coc.service import comparing, intake, token_grid
-from arr_coc.service.comparing import standing
+from arr_coc.service.comparing import finish_interrupted
 from arr_coc.service.intake import source_of
 from arr_coc.service.loader import Loader
 
@@ -73,7 +73,7 @@ class Live:
         try:
             source = source_of(image, get_upload_folder())
             request = comparing.check(source, question, share, **settings)
-            *_, (kind, value) = standing(self.run(request), self.loader.get(), request)
+            *_, (kind, value) = finish_interrupted(self.run(request), self.loader.get(), request)
             if kind == "error":
                 raise intake.IntakeError(value)
             return value
@@ -107,7 +107,7 @@ class Live:
             answers = results.answers(**looks, truth=truth, running=True)
             yield same, answers, "", same, same, "", None, looks, busy
             token_grid.check(cut, token_grid.sizes(self.loader.get()))
-            for kind, value in standing(self.run(request), self.loader.get(), request):
+            for kind, value in finish_interrupted(self.run(request), self.loader.get(), request):
                 if kind == "result":
                     break
                 looks[kind] = value

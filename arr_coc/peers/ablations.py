@@ -18,7 +18,7 @@ from arr_coc.peers.ours import ARRCOC
 from arr_coc.peers.texture_candidates import CANDIDATES, Candidate
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.realizing import Look, Realization, recombine
+from arr_coc.realizing import Glance, Realization, recombine
 from arr_coc.texture import INDEX
 
 Change = Callable[[Realization, Call], Realization]
@@ -59,7 +59,7 @@ def with_peak(quantile: float) -> Change:
     """The glance's even attention, over another of its quantiles, as the participatory map."""
     return lambda r, _: replace(
         r,
-        participatory=knowing.participatory(r.look.attention, r.grid, peak_quantile=quantile),
+        participatory=knowing.participatory(r.glance.attention, r.grid, peak_quantile=quantile),
     )
 
 
@@ -83,8 +83,8 @@ class Framed(ARRCOC):
 
 
 @dataclass(frozen=True)
-class OtherLook:
-    """A host whose look takes another number of tokens, or reads other text layers."""
+class OtherGlanceHost:
+    """A host whose glance takes another number of tokens, or reads other text layers."""
 
     host: ARRCOCQwen
     tokens: int | None = None
@@ -93,7 +93,7 @@ class OtherLook:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.host, name)
 
-    def look(self, image: Any, question: str, tokens: int) -> Look:
+    def glance(self, image: Any, question: str, tokens: int) -> Glance:
         """As the host's own; its settings are the same afterwards."""
         layers = self.host.attention_layers
         depth = self.host.model.config.text_config.num_hidden_layers
@@ -101,21 +101,23 @@ class OtherLook:
             first, last = (int(edge * depth) for edge in self.span)
             self.host.attention_layers = list(range(first, max(last, first + 1)))
         try:
-            return self.host.look(image, question, self.tokens or tokens)
+            return self.host.glance(image, question, self.tokens or tokens)
         finally:
             self.host.attention_layers = layers
 
 
 class OtherGlance(ARRCOC):
-    """ARR-COC with an `OtherLook`."""
+    """ARR-COC with an `OtherGlanceHost`."""
 
-    def __init__(self, name: str, **look: Any) -> None:
+    def __init__(self, name: str, **changes: Any) -> None:
         super().__init__(name=name)
-        self.look = look
+        self.changes = changes
 
     def realize(self, call: Call, config: Config) -> Realization:
-        """As ARR-COC, looking otherwise."""
-        return super().realize(replace(call, host=OtherLook(call.host, **self.look)), config)
+        """As ARR-COC, with another glance."""
+        return super().realize(
+            replace(call, host=OtherGlanceHost(call.host, **self.changes)), config
+        )
 
 
 def _variants() -> dict[str, Callable[[], ARRCOC]]:

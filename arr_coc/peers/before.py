@@ -161,15 +161,15 @@ class ViCrop(Peer):
         """Look, choose the window, encode it."""
         host, picture = call.host, call.ask.picture
         with call.timed("glance"):
-            look = host.look(call.ask, call.question, call.budget // 2)
-            attention = look.attention
+            glance = host.glance(call.ask, call.question, call.budget // 2)
+            attention = glance.attention
             if self.relative:
                 general = replace(call.ask, prompt=host.prompt(picture, self.GENERAL))
-                usual = host.look(general, self.GENERAL, call.budget // 2).attention
+                usual = host.glance(general, self.GENERAL, call.budget // 2).attention
                 attention = attention / usual.clamp(min=1e-12)
         with call.timed("select"):
             score = F.interpolate(attention[None].float(), picture.grid, mode="bilinear")[0, 0]
-            room = call.budget - look.tokens
+            room = call.budget - glance.tokens
             base = inputs.small_grid(picture.grid, room)
             window = selection.crop_window(score, base)
             rows, columns = window[2] - window[0], window[3] - window[1]
@@ -183,7 +183,7 @@ class ViCrop(Peer):
         place = torch.arange(picture.tokens).view(picture.grid)
         inside = place[window[0] : window[2], window[1] : window[3]].flatten()
         shown = inside if grid == (rows, columns) else inside[:0]
-        return replace(call.reduced(tokens, shown, score), periphery=look.state)
+        return replace(call.reduced(tokens, shown, score), periphery=glance.state)
 
     @staticmethod
     def box(picture, window: tuple[int, int, int, int]) -> tuple[float, float, float, float]:

@@ -26,11 +26,11 @@ class ARRCOC(Peer):
         call.seconds.update(realization.seconds)
         with call.timed("encode"):
             tokens = self.encode(call, realization)
-        cells, look = realization.allocation, realization.kept_look
+        cells, glance = realization.allocation, realization.kept_glance
         h, w = realization.grid
         native = cells.cells[cells.cells[:, 0] == 0]
         reduced = call.reduced(tokens, native[:, 1] * w + native[:, 2], realization.relevance[0])
-        return replace(reduced, periphery=look.state if look else None, realization=realization)
+        return replace(reduced, periphery=glance.state if glance else None, realization=realization)
 
     def realize(self, call: Call, config: Config) -> Realization:
         """The decision to follow."""

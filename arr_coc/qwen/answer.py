@@ -118,9 +118,9 @@ class Answer:
 
 def without_state(realization: Realization) -> Realization:
     """The same realization without the host's cache, so that keeping it is cheap."""
-    if realization.look is None:
+    if realization.glance is None:
         return realization
-    return replace(realization, look=replace(realization.look, state=None))
+    return replace(realization, glance=replace(realization.glance, state=None))
 
 
 class Run:
@@ -180,8 +180,8 @@ class Run:
         return self._generate(ask, tokens, realization)
 
     def _generate(self, ask, tokens: TokenSet, realization: Realization | None) -> Answer:
-        host, look = self.host, realization.kept_look if realization else None
-        glance = look.state if look else None
+        host, kept = self.host, realization.kept_glance if realization else None
+        glance = kept.state if kept else None
         places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
         cache = glance.cache if glance else host.new_cache()
         ids = ask.prompt.ids(len(places))

@@ -12,18 +12,18 @@ from transformers import DynamicCache
 from arr_coc.qwen import attention as qwen_attention
 from arr_coc.qwen import encoding
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.realizing import Look
+from arr_coc.realizing import Glance
 
 
 @dataclass(frozen=True)
-class Glance:
+class GlanceState:
     """A look's own state: the KV cache of prefix and glance, and where its tokens stand."""
 
     cache: DynamicCache
     tokens: TokenSet
 
 
-def look(host: Any, ask: Any, tokens: int) -> Look:
+def take_glance(host: Any, ask: Any, tokens: int) -> Glance:
     """Look at a picture with at most `tokens` visual tokens, asking its question.
 
     Args:
@@ -32,7 +32,7 @@ def look(host: Any, ask: Any, tokens: int) -> Look:
         tokens: at most so many.
 
     Returns:
-        Everything that `realizing.Look` names; its `state` is a `Glance`, whose cache ends with the
+        Everything that `realizing.Glance` names; its `state` is a `GlanceState`, whose cache ends with the
         glance: the question is cropped off.
     """
     picture = host.small_picture(ask.picture.source, ask.picture.grid, tokens)
@@ -69,11 +69,11 @@ def look(host: Any, ask: Any, tokens: int) -> Look:
     half = output.hidden_states[len(host.all_layers) // 2]
     cache.crop(-prompt.suffix.shape[1])
     entropy = torch.distributions.Categorical(logits=output.logits[0, -1].float()).entropy()
-    return Look(
+    return Glance(
         attention=attention[host.attention_layers].mean((0, 1)).view(1, *picture.grid),
         tokens=len(glance),
         entropy=float(entropy),
-        state=Glance(cache, glance),
+        state=GlanceState(cache, glance),
         heads=attention.flatten(0, 1).view(1, -1, *picture.grid),
         states=half[:, columns].view(1, *picture.grid, -1),
         answering=half[:, -1],

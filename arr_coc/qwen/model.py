@@ -22,12 +22,11 @@ from transformers import DynamicCache
 
 from arr_coc.components import Components
 from arr_coc.config import NO_REVISION, Config
-from arr_coc.qwen import encoding, loading, weights
-from arr_coc.qwen import glance as qwen_glance
+from arr_coc.qwen import encoding, glance, loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.inputs import Ask, Geometry, Picture, Prompt
-from arr_coc.realizing import Look, Realization, Realizer
+from arr_coc.realizing import Glance, Realization, Realizer
 
 log = logging.getLogger(__name__)
 
@@ -156,9 +155,9 @@ class ARRCOCQwen:
         ids = self.tokenizer(question, add_special_tokens=False, return_tensors="pt").input_ids
         return self.model.get_input_embeddings()(ids.to(self.device)).float().mean(1)
 
-    def look(self, image: Ask, question: str, tokens: int) -> Look:
+    def glance(self, image: Ask, question: str, tokens: int) -> Glance:
         """A low-resolution look through the whole model; its cache is kept without the question."""
-        return qwen_glance.look(self, image, tokens)
+        return glance.take_glance(self, image, tokens)
 
     # --- answers ---
 
@@ -305,13 +304,13 @@ class ARRCOCQwen:
         fine = (allocation.cells[:, 0] == 0).nonzero()[:, 0].to(tokens.features.device)
         if components is None or components.adapter is None or not len(fine):
             return tokens
-        planes, look = [tokens.features, *tokens.deepstack], realization.look
+        planes, look = [tokens.features, *tokens.deepstack], realization.glance
         # A realization that was put away has no state of its look: then nothing is glanced.
-        seen = look.state.tokens if look and look.state else None
-        glance = ([seen.features, *seen.deepstack], seen.places) if seen else None
+        glanced = look.state.tokens if look and look.state else None
+        seen = ([glanced.features, *glanced.deepstack], glanced.places) if glanced else None
         share = len(fine) / math.prod(allocation.grid)
         given = [plane[fine] for plane in planes], tokens.places[fine]
-        adapted = components.adapt(*given, glance, share)
+        adapted = components.adapt(*given, seen, share)
         features, *deepstack = (
             plane.index_copy(0, fine, now) for plane, now in zip(planes, adapted)
         )

@@ -325,7 +325,7 @@ def result_of(model, question, full, focused, shrunk=None, where=None) -> Compar
     )
 
 
-def standing(records: Iterator[tuple[str, Any]], model: Any, request: Request):
+def finish_interrupted(records: Iterator[tuple[str, Any]], model: Any, request: Request):
     """The records of `comparing.compare_stream`, ended properly even where a worker dies.
 
     What was finished stands: after a finished full look the last record is a "result" in which the

@@ -42,8 +42,8 @@ class Where(TypedDict):
 def describe_where(realization: Any) -> Where:
     """A `realizing.Realization` as plain numbers."""
     tensions, allocation = realization.tensions, realization.allocation
-    look, kept = realization.look, realization.kept_look
-    own, own_source = realization.own_tensions or (tensions, realization.tension_source)
+    glance, kept = realization.glance, realization.kept_glance
+    own, own_source = realization.policy_tensions or (tensions, realization.tension_source)
     return Where(
         grid=list(realization.grid),
         budget=realization.budget,
@@ -56,7 +56,7 @@ def describe_where(realization: Any) -> Where:
         cells=allocation.cells.tolist(),
         cell_budgets=[round(budget, 1) for budget in allocation.budgets.tolist()],
         glance=realization.config.glance,
-        look_grid=None if look is None else list(look.attention.shape[-2:]),
+        look_grid=None if glance is None else list(glance.attention.shape[-2:]),
         glance_grid=None if kept is None else list(kept.attention.shape[-2:]),
         **dict(zip(("compress", "exploit", "focus"), _rounded(tensions))),
         tension_source=realization.tension_source,
@@ -106,14 +106,14 @@ def realization_of(where: Where):
 
     from arr_coc.balancing import Scalars
     from arr_coc.config import Config, Tensions
-    from arr_coc.realizing import Look, Realization
+    from arr_coc.realizing import Glance, Realization
 
     def tensor(rows):
         return None if rows is None else torch.tensor(rows)[None]  # (1, h, w)
 
-    size, look = where["look_grid"], None
+    size, glance = where["look_grid"], None
     if size:
-        look = Look(torch.zeros(1, *size), tokens=size[0] * size[1], entropy=0.0)
+        glance = Glance(torch.zeros(1, *size), tokens=size[0] * size[1], entropy=0.0)
     return Realization(
         question="",
         config=Config(
@@ -132,11 +132,11 @@ def realization_of(where: Where):
         participatory_source=where["participatory_source"],
         relevance=tensor(where["relevance"]),
         allocation=allocation_of(where),
-        look=look,
+        glance=glance,
         seconds={},
         fallback=where["fallback"],
         scalars=Scalars(*where["scalars"]),
-        own_tensions=(Tensions(*where["own_tensions"]), where["own_source"]),
+        policy_tensions=(Tensions(*where["own_tensions"]), where["own_source"]),
     )
 
 

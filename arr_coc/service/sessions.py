@@ -52,12 +52,12 @@ def keep_forgetting(demo: Any) -> None:
             time.sleep(SWEEP_S)
             forget_sessions(demo.state_holder)
             forget_queues(demo._queue, demo.state_holder)
-            give_back_memory()
+            trim_heap()
 
     threading.Thread(target=run, daemon=True).start()
 
 
-def give_back_memory() -> None:
+def trim_heap() -> None:
     """Return to the system what C allocations left free; pictures of many sizes fragment it.
 
     Where the C library is not glibc, this does nothing.

@@ -36,7 +36,7 @@ from arr_coc.train.data import Asked, Sample
 
 @dataclass(frozen=True)
 class Looks:
-    """As `realizing.Look`, for B questions on one grid: what trained parts read of a glance."""
+    """As `realizing.Glance`, for B questions on one grid: what trained parts read of a glance."""
 
     attention: Tensor  # (B, gh, gw)
     heads: Tensor  # (B, heads, gh, gw)
@@ -98,7 +98,7 @@ def _token_sets(output: Any, counts: list[int], places: list[Tensor]) -> list[To
 
 
 def glance_pictures(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]:
-    """The low-resolution look of each picture, standing at native places, as `ARRCOCQwen.look`."""
+    """The low-resolution look of each picture, standing at native places, as `ARRCOCQwen.glance`."""
     small = [host.small_picture(p.source, p.grid, glance_tokens(p.grid)) for p in pictures]
     placed = []
     for picture, one, tokens in zip(pictures, small, encode_full(host, small)):
