@@ -19,7 +19,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests import app_server, fuzz, screenshots
+from tests import app_server, fuzz, screenshots, setup
 
 PAINT = "first-contentful-paint"
 PAINTED_JS = "(name) => performance.getEntriesByName(name)[0]?.startTime"
@@ -49,7 +49,7 @@ def once(browser: Browser) -> dict[str, float]:
 def run(starts: int) -> dict[str, Any]:
     """Several starts, one after the other; the report without command, commit and machine."""
     with sync_playwright() as playwright:
-        browser = screenshots.launch(playwright)
+        browser = setup.launch(playwright)
         rows = [once(browser) for _ in range(starts)]
         browser.close()
     columns = {name: [row[name] for row in rows] for name in rows[0]}

@@ -26,7 +26,7 @@ import httpx
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from tests import app_server, fuzz, hostile, screenshots
+from tests import app_server, fuzz, hostile, setup
 from tests.hostile_pictures import encoded
 
 LONGEST_WAIT_S = 60
@@ -117,7 +117,7 @@ LIVE = ".arr-strip:has-text('measured in this one run')"
 def _browse(url: str, number: int, seen: Seen) -> None:
     """A visitor: presses Compare, until it was answered; notes what the page said, and when."""
     with sync_playwright() as playwright:
-        browser = screenshots.launch(playwright)
+        browser = setup.launch(playwright)
         tab = browser.new_page()
         tab.set_default_timeout(60_000)
         tab.goto(url)

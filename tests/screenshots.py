@@ -10,27 +10,17 @@ must fit is tested in `test_browser`.
 
 import argparse
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests import app_server
+from tests import app_server, setup
 
 SIZES = {"desktop": (1280, 800), "phone": (375, 812), "card": (700, 560)}
 THEMES = ("light", "dark")
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 READY_S = 120
-
-
-def launch(playwright) -> Browser:
-    """Chromium by the variable CHROMIUM, else on the PATH."""
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    assert path, f"no browser: set CHROMIUM, or put one of {', '.join(NAMES)} on the PATH"
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    return playwright.chromium.launch(executable_path=path, args=arguments)
 
 
 def take(browser: Browser, url: str, kind: str, theme: str, folder: Path) -> list[Path]:
@@ -62,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     server = app_server.start({})
     with sync_playwright() as playwright:
-        browser = launch(playwright)
+        browser = setup.launch(playwright)
         files = [
             file
             for kind in args.sizes

@@ -15,7 +15,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from arr_coc.page import results
 from arr_coc.service import comparing
-from tests import screenshots
+from tests import setup
 
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
 CARD = {"width": 700, "height": 560}
@@ -26,7 +26,7 @@ COMPARE_LIMIT_S = 20  # 5 s on two free cores; a test machine is seldom free
 @pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
-        chromium = screenshots.launch(playwright)
+        chromium = setup.launch(playwright)
         yield chromium
         chromium.close()
 

@@ -12,7 +12,7 @@ import pytest
 from app_server import server
 from playwright.sync_api import expect, sync_playwright
 
-from tests import fuzz, load, screenshots
+from tests import fuzz, load, setup
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -51,7 +51,7 @@ def test_the_browser_client(scene, tmp_path):
     fake = tmp_path / "fake.png"
     fake.write_bytes(b"I am no picture")
     with sync_playwright() as playwright:
-        browser = screenshots.launch(playwright)
+        browser = setup.launch(playwright)
         tab = browser.new_page()
         tab.goto(f"http://127.0.0.1:{pages.server_port}/client.html?space={server().url}")
         tab.locator("[name=question]").fill("what colour is the ball?")
@@ -82,7 +82,7 @@ def test_who_leaves_frees_the_place():
 
 def test_a_visitor_waits_knowingly_and_is_told_of_a_full_queue():
     with sync_playwright() as playwright:
-        browser = screenshots.launch(playwright)
+        browser = setup.launch(playwright)
         tab = browser.new_page()
         tab.goto(server().url)
         expect(tab.locator(".arr-badge")).to_have_count(3, timeout=60_000)

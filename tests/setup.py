@@ -1,0 +1,105 @@
+"""What the tests need besides Python packages: a Chromium that starts.
+
+    python -m tests.setup
+
+Takes the one that the variable CHROMIUM names, else one on the PATH, else Playwright's own. Where there is
+none, it lets Playwright download one, then asks the system's package manager where it may (`apt-get` as
+root), then says in one sentence what to install. The tests themselves install nothing: they `launch`.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from playwright.sync_api import Browser, Error, Playwright, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+PLAYWRIGHT = (sys.executable, "-m", "playwright")
+DOWNLOAD = (*PLAYWRIGHT, "install", "chromium")
+LIBRARIES = (*PLAYWRIGHT, "install-deps", "chromium")  # of the system, for Playwright's own
+PACKAGE = (("apt-get", "update"), ("apt-get", "install", "-y", "chromium"))
+DOWNLOAD_LIMIT_S, PACKAGE_LIMIT_S = 300, 600
+ADVICE = (
+    "No Chromium could be installed: install one (on Debian `sudo apt-get install chromium`, on Ubuntu "
+    "`sudo .venv/bin/playwright install --with-deps chromium`), or set CHROMIUM to the path of a Chromium "
+    "or Chrome, then run `python -m tests.setup` again."
+)
+
+
+def candidates() -> list[str | None]:
+    """Browsers to try, the best first; None stands for the one that Playwright installs."""
+    if chosen := os.environ.get("CHROMIUM"):
+        return [chosen]
+    return [*filter(None, map(shutil.which, NAMES)), None]
+
+
+def launch(playwright: Playwright) -> Browser:
+    """The first candidate that starts: on Ubuntu `chromium-browser` may be there and only say "use snap".
+
+    Raises RuntimeError with the command that helps.
+    """
+    reason = None
+    for path in candidates():
+        try:
+            return playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS])
+        except Error as error:
+            reason = error
+    raise RuntimeError("no Chromium starts here: run `python -m tests.setup`") from reason
+
+
+def version() -> str | None:
+    """Version of the Chromium that the tests will use; None if none starts."""
+    with sync_playwright() as playwright:
+        try:
+            browser = launch(playwright)
+        except RuntimeError:
+            return None
+        number = browser.version
+        browser.close()
+    return number
+
+
+def run(command: tuple[str, ...], limit_s: float) -> bool:
+    """Whether a command ended well within its limit; its output is shown."""
+    print("+", *command, flush=True)
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    # A session of its own: at the limit, the programs that the command has started end with it.
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        return process.wait(limit_s) == 0
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+
+def may_install_packages() -> bool:
+    """Debian or Ubuntu, as root."""
+    return shutil.which("apt-get") is not None and os.geteuid() == 0
+
+
+def set_up() -> str:
+    """Version of a Chromium that starts, installed if need be; SystemExit with a sentence otherwise."""
+    if number := version():
+        return number
+    if chosen := os.environ.get("CHROMIUM"):
+        raise SystemExit(f"CHROMIUM is {chosen}, which does not start: correct or unset it.")
+    if run(DOWNLOAD, DOWNLOAD_LIMIT_S):
+        if number := version():
+            return number
+        if may_install_packages() and run(LIBRARIES, PACKAGE_LIMIT_S) and (number := version()):
+            return number
+    if may_install_packages():
+        installed = [run(command, PACKAGE_LIMIT_S) for command in PACKAGE][-1]
+        if installed and (number := version()):
+            return number
+    raise SystemExit(ADVICE)
+
+
+if __name__ == "__main__":
+    print("Chromium", set_up())
