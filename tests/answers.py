@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--against", type=Path, help="json of another commit to compare with")
     args = parser.parse_args(argv)
     rows = answers(args.n, args.seed)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(rows) + "\n")
     apart = []
     if args.against:

@@ -1,6 +1,7 @@
-"""The tables of README.md, docs/evaluation.md and docs/page.md, made from what was measured.
+"""The tables of README.md, docs/evaluation.md and docs/page.md, and the bundled base's card, from what was
+measured.
 
-python -m tests.tables      # writes them anew; test_readme.py holds them to it
+    python -m tests.tables      # writes them anew; test_readme.py holds them to it
 """
 
 import json
@@ -10,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from arr_coc.peers.names import WORDS
-from arr_coc.pretrain.card import clock_line, easy_vqa_line, score_table
+from arr_coc.pretrain.card import card
+from arr_coc.qwen import ARRCOCQwen
 from tests.tables_page import page_block
 
 ROOT = Path(__file__).parent.parent
@@ -20,7 +22,7 @@ RESULTS = ROOT / "results"
 EVALUATION = RESULTS / "scenes" / "summary.json"
 BUDGET = 0.2
 BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
-SCORES = ROOT / "arr_coc" / "bundled" / "base" / "scores.json"
+BASE = ROOT / "arr_coc" / "bundled" / "base"
 BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
 CONTROLS = ("random", "uniform", "centre")  # they choose without looking
 LOOKS = {
@@ -58,67 +60,92 @@ def benchmark_block() -> str:
         f"Medians of {n} interleaved repetitions; ratios are taken within a repetition (range in "
         "brackets). *Everything else* is preprocessing, the three maps, the decision, and the glance's "
         f"own encode and prefill; without the glance it is at most {share:.1%} of the stock time. Made "
-        f"with `{report['command'].strip()}` ([all stages](results/{BENCHMARK.name}))."
+        f"with `{report['command'].strip()}` ([all stages](../results/{BENCHMARK.name}))."
     )
     return f"{text}\n\n" + "\n".join(rows) + "\n"
 
 
-def base_block() -> str:
-    """Scores of the bundled base, per kind and picture size."""
-    scores = json.loads(SCORES.read_text())
-    first = next(iter(scores.values()))
-    text = (
-        f"Exact match of the stock model on scenes from seed {first['first_seed']:,} on, never trained or "
-        "tuned on, by the size at which the picture is shown (256, 49 and 16 visual tokens); 95 % "
-        "Wilson intervals:"
-    )
-    return f"{text}\n\n{score_table(scores)}\n\n{easy_vqa_line(scores)} {clock_line(scores)}\n"
+def base_card() -> str:
+    """The model card of the bundled base, from its weights, its scores and its training."""
+    facts, scores = (json.loads((BASE / f"{n}.json").read_text()) for n in ("training", "scores"))
+    return card(ARRCOCQwen.from_pretrained(BASE).model, facts, scores)
 
 
-def method_rows(found: dict, controls: bool) -> list[str]:
+def method_rows(summary: dict, controls: bool) -> list[str]:
     """Every method at a fifth of the tokens: accuracy, ARR-COC's lead, where it looked, time.
 
     `controls`: those that choose without looking are in it.
     """
-    entries = {e["method"]: e for e in found["methods"] if e["budget"] in (1.0, BUDGET)}
-    leads = {e["against"]: e["overall"] for e in found["pairs"] if e["budget"] == BUDGET}
-    leads["stock"] = entries["arr-coc"]["against_stock"]["overall"]
-    times = {e["method"]: e for e in found["time"] if e["budget"] in (1.0, BUDGET)}
+    leads, times = _leads(summary), _times(summary)
     rows = [
         "| method | right | ARR-COC minus it | answer's place kept | encoder sees | first word, 2B |",
         "|---|---|---|---|---|---|",
     ]
-    for name, e in entries.items():
-        if name.startswith(CONTROLS) and not controls:
-            continue
-        clock = times.get(name)
-        cells = [
-            percent(e["overall"]),
-            percent(leads.get(name), "+"),
-            percent(e["coverage"]),
-            f"{clock['encoder_share']:.0%}" if clock else "",
-            f"{1 / clock['modelled_2b_ratio']:.1f}x" if clock else "",
-        ]
-        rows.append(f"| {f'**{name}**' if name == 'arr-coc' else name} | {' | '.join(cells)} |")
+    for name, entry in _at_a_fifth(summary).items():
+        if controls or not name.startswith(CONTROLS):
+            cells = [percent(entry["overall"]), percent(leads.get(name), "+")]
+            cells += [percent(entry["coverage"]), *_clock_cells(times.get(name))]
+            rows.append(f"| {_bold(name)} | {' | '.join(cells)} |")
     return rows
 
 
+def _bold(name: str) -> str:
+    return f"**{name}**" if name == "arr-coc" else name
+
+
+def _at_a_fifth(summary: dict) -> dict[str, dict]:
+    """The entry of each method at a fifth of the tokens; stock's is at all of them."""
+    return {e["method"]: e for e in summary["methods"] if e["budget"] in (1.0, BUDGET)}
+
+
+def _leads(summary: dict) -> dict[str, dict]:
+    """How far ARR-COC is above each method at a fifth of the tokens."""
+    leads = {e["against"]: e["overall"] for e in summary["pairs"] if e["budget"] == BUDGET}
+    return leads | {"stock": _at_a_fifth(summary)["arr-coc"]["against_stock"]["overall"]}
+
+
+def _times(summary: dict) -> dict[str, dict]:
+    return {e["method"]: e for e in summary["time"] if e["budget"] in (1.0, BUDGET)}
+
+
+def _clock_cells(clock: dict | None) -> list[str]:
+    """What the encoder sees of the picture, and how much sooner than stock the first word comes."""
+    if clock is None:
+        return ["", ""]
+    return [f"{clock['encoder_share']:.0%}", f"{1 / clock['modelled_2b_ratio']:.1f}x"]
+
+
 def evaluation_block() -> str:
-    """The methods that choose, and what the table shows."""
-    found = json.loads(EVALUATION.read_text())
-    counted = [kind for kind in found["kinds"] if kind["counts"]]
+    """The README's table: the methods that choose, in words, and what the columns mean."""
+    summary = json.loads(EVALUATION.read_text())
+    counted = [kind for kind in summary["kinds"] if kind["counts"]]
+    leads, times = _leads(summary), _times(summary)
+    rows = [
+        "| method | what it keeps | right | ARR-COC minus it | encoder sees | first word |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, entry in _at_a_fifth(summary).items():
+        if not name.startswith(CONTROLS):
+            cells = [WORDS[name], percent(entry["overall"]), percent(leads.get(name), "+")]
+            cells += _clock_cells(times.get(name))
+            rows.append(f"| {_bold(name)} | {' | '.join(cells)} |")
     text = (
+        f"In percent, with 95 % bootstrap intervals, paired where two methods are compared. "
         f"{sum(kind['n'] for kind in counted):,} questions of {len(counted)} kinds "
         f"({', '.join(kind['kind'] for kind in counted)}: those that the bundled model answers to "
-        f"{found['floor']:.0%} or more in full), scenes that nothing was trained or tuned on, "
-        f"{BUDGET:.0%} of the visual tokens (51 of 256). In percent, with 95 % bootstrap intervals, "
-        "paired where two methods are compared. The last two columns are counted on pictures of 1024 "
-        "tokens: the share that goes through the vision encoder, glances included, and the speed-up over "
-        "stock by the stage times of the benchmark above. Made with "
-        f"`python -m arr_coc.evaluate` ([the commands and everything]({EVALUATION.relative_to(ROOT)}))."
+        f"{summary['floor']:.0%} or more in full), on drawn scenes that nothing was trained or tuned on, "
+        f"at {BUDGET:.0%} of the visual tokens (51 of 256). *Encoder sees*: the share of a picture of 1024 "
+        "tokens that goes through the vision encoder, glances included. *First word*: how many times "
+        "sooner than stock it comes, by the stage times measured at the shapes of Qwen3-VL-2B with random "
+        f"weights ([time](docs/evaluation.md#time)). Made with `python -m arr_coc.evaluate` ([the commands "
+        f"and everything]({EVALUATION.relative_to(ROOT)}))."
     )
-    rows = method_rows(found, controls=False)
-    return f"{text}\n\n" + "\n".join([*rows, "", *by_budget(found)]) + "\n"
+    return "\n".join(rows) + f"\n\n{text}\n"
+
+
+def budgets_block() -> str:
+    """Accuracy by the share of the tokens that is kept."""
+    return "\n".join(by_budget(json.loads(EVALUATION.read_text()))) + "\n"
 
 
 def methods_block() -> str:
@@ -126,11 +153,11 @@ def methods_block() -> str:
     return "\n".join(method_rows(json.loads(EVALUATION.read_text()), controls=True)) + "\n"
 
 
-def by_budget(found: dict) -> list[str]:
+def by_budget(summary: dict) -> list[str]:
     """Accuracy of the methods that were measured at every budget."""
-    right = {(e["method"], e["budget"]): e["overall"] for e in found["methods"]}
+    right = {(e["method"], e["budget"]): e["overall"] for e in summary["methods"]}
     budgets = sorted({b for _, b in right if b < 1})
-    n = min(found["n"] for (_, b), found in right.items() if b < 1 and b != BUDGET)
+    n = min(entry["n"] for (_, b), entry in right.items() if b < 1 and b != BUDGET)
     rows = [f"| right at (n from {n:,}) | {' | '.join(f'{b:.0%}' for b in budgets)} |"]
     rows.append("|---" * (len(budgets) + 1) + "|")
     for name in dict.fromkeys(m for m, _ in right):
@@ -140,37 +167,37 @@ def by_budget(found: dict) -> list[str]:
     return rows
 
 
-def percent(found: dict | None, sign: str = "") -> str:
+def percent(measure: dict | None, sign: str = "") -> str:
     """A share and its interval in percent; empty where there is none."""
-    if not found:
+    if not measure:
         return ""
-    low, high = found["interval"]
-    value, low, high = (f"{100 * x:{sign}.1f}" for x in (found["value"], low, high))
+    low, high = measure["interval"]
+    value, low, high = (f"{100 * x:{sign}.1f}" for x in (measure["value"], low, high))
     return f"{value} [{low}, {high}]"
 
 
 def variants_block(name: str) -> str:
     """What each part or choice of ARR-COC is worth: its accuracy, and how far ARR-COC is above it."""
-    found = json.loads((RESULTS / name / "summary.json").read_text())
-    leads = {e["against"]: e["overall"] for e in found["pairs"]}
+    summary = json.loads((RESULTS / name / "summary.json").read_text())
+    leads = {e["against"]: e["overall"] for e in summary["pairs"]}
     rows = ["| ARR-COC | | right | ARR-COC minus it | place kept |", "|---|---|---|---|---|"]
-    for e in found["methods"]:
+    for e in summary["methods"]:
         short, lead = e["method"].removeprefix("arr-coc-"), percent(leads.get(e["method"]), "+")
         cells = [short, WORDS[e["method"]], percent(e["overall"]), lead, percent(e["coverage"])]
         rows.append(f"| {' | '.join(cells)} |")
-    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
+    return f"{made_by(summary)}\n\n" + "\n".join(rows) + "\n"
 
 
 def sweep_block() -> str:
     """Accuracy by the scale at which small things are drawn, and where shrinking stops being enough."""
-    found = json.loads((RESULTS / "sweep" / "summary.json").read_text())
-    right = {(e["method"], e["detail"]): e["overall"] for e in found["methods"]}
+    summary = json.loads((RESULTS / "sweep" / "summary.json").read_text())
+    right = {(e["method"], e["detail"]): e["overall"] for e in summary["methods"]}
     kept = {
         e["detail"]: e["against_stock"]["kept"]
-        for e in found["methods"]
+        for e in summary["methods"]
         if e["method"] == "arr-coc"
     }
-    leads = {e["detail"]: e["overall"] for e in found["pairs"] if e["against"] == "downsample"}
+    leads = {e["detail"]: e["overall"] for e in summary["pairs"] if e["against"] == "downsample"}
     details = sorted({detail for _, detail in right})
     rows = [f"| | {' | '.join(f'detail x {d:g}' for d in details)} |"]
     rows.append("|---" * (len(details) + 1) + "|")
@@ -191,37 +218,37 @@ def sweep_block() -> str:
         if level
         else "Shrinking loses at every size shown."
     )
-    return f"{made_by(found)} {said}\n\n" + "\n".join(rows) + "\n"
+    return f"{made_by(summary)} {said}\n\n" + "\n".join(rows) + "\n"
 
 
 def easy_block() -> str:
     """Accuracy on easy-VQA: each method at each budget, and how far ARR-COC is above it."""
-    found = json.loads((RESULTS / "easy-vqa" / "summary.json").read_text())
-    leads = {(e["against"], e["budget"]): e["overall"] for e in found["pairs"]}
+    summary = json.loads((RESULTS / "easy-vqa" / "summary.json").read_text())
+    leads = {(e["against"], e["budget"]): e["overall"] for e in summary["pairs"]}
     rows = ["| method | tokens of 16 | right | ARR-COC minus it |", "|---|---|---|---|"]
-    for e in found["methods"]:
+    for e in summary["methods"]:
         lead = percent(leads.get((e["method"], e["budget"])), "+")
         rows.append(f"| {e['method']} | {e['tokens']:.0f} | {percent(e['overall'])} | {lead} |")
-    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
+    return f"{made_by(summary)}\n\n" + "\n".join(rows) + "\n"
 
 
-def made_by(found: dict) -> str:
+def made_by(summary: dict) -> str:
     counts: dict[str, list[int]] = {}
-    for kind in found["kinds"]:
+    for kind in summary["kinds"]:
         counts.setdefault(kind["kind"], []).append(kind["n"])
     kinds = ", ".join(f"{kind} {min(ns)}" for kind, ns in counts.items())
-    made = ", then ".join(f"`{command}`" for command in found["commands"])
-    note = f" ({found['note']})" if "note" in found else ""
+    made = ", then ".join(f"`{command}`" for command in summary["commands"])
+    note = f" ({summary['note']})" if "note" in summary else ""
     return f"Questions: {kinds}. Made with {made}{note}."
 
 
 def aims_block() -> str:
     """What ARR-COC should reach at a fifth of the tokens, and what it reaches."""
-    found = json.loads(EVALUATION.read_text())
-    entries = {(e["method"], e["budget"]): e for e in found["methods"]}
+    summary = json.loads(EVALUATION.read_text())
+    entries = {(e["method"], e["budget"]): e for e in summary["methods"]}
     ours = entries["arr-coc", BUDGET]
     stock = ours["against_stock"]
-    leads = {(e["against"], e["budget"]): e["overall"] for e in found["pairs"]}
+    leads = {(e["against"], e["budget"]): e["overall"] for e in summary["pairs"]}
     peers = {m: leads[m, b] for m, b in leads if b == BUDGET and not m.startswith("arr-coc")}
     beaten = [m for m, lead in peers.items() if lead["interval"][0] > 0]
     level = [m for m in peers if m not in beaten]
@@ -229,10 +256,10 @@ def aims_block() -> str:
     shrunk = {b: lead for (m, b), lead in leads.items() if m == "downsample"}
     after = leads["arr-coc-after", BUDGET]
     free = next(
-        e for e in found["pairs"] if e["against"] == "arr-coc-free" and e["budget"] == BUDGET
+        e for e in summary["pairs"] if e["against"] == "arr-coc-free" and e["budget"] == BUDGET
     )
     quick = {
-        key: at_equal_time(found, key) for key in ("modelled_2b_s", "modelled_2b_same_shares_s")
+        key: at_equal_time(summary, key) for key in ("modelled_2b_s", "modelled_2b_same_shares_s")
     }
     least = min(free["kinds"].items(), key=lambda pair: pair[1]["value"])
     extra, around = overheads()
@@ -277,15 +304,15 @@ def aims_block() -> str:
     return "\n".join(lines) + "\n"
 
 
-def at_equal_time(found: dict, key: str) -> list[tuple[str, float]]:
+def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
     """Accuracy that each other method has in ARR-COC's modelled time, the best first.
 
     Linear between measured budgets; methods whose cheapest budget takes longer are left out.
     """
-    seconds = {(e["method"], e["budget"]): e[key] for e in found["time"]}
+    seconds = {(e["method"], e["budget"]): e[key] for e in summary["time"]}
     limit = seconds["arr-coc", BUDGET]
     curves: dict[str, list] = {}
-    for e in found["methods"]:
+    for e in summary["methods"]:
         if not e["method"].startswith("arr-coc") and (e["method"], e["budget"]) in seconds:
             at = seconds[e["method"], e["budget"]]
             curves.setdefault(e["method"], []).append((at, e["overall"]["value"]))
@@ -313,9 +340,9 @@ def overheads() -> tuple[float, float]:
 
 
 BLOCKS = {
-    "benchmark": (README, benchmark_block),
-    "base": (README, base_block),
+    "benchmark": (DETAILS, benchmark_block),
     "evaluation": (README, evaluation_block),
+    "budgets": (DETAILS, budgets_block),
     "aims": (DETAILS, aims_block),
     "methods": (DETAILS, methods_block),
     "parts": (DETAILS, lambda: variants_block("parts")),
@@ -332,6 +359,7 @@ def write() -> None:
         table = make()
         pattern = re.compile(BLOCK.format(name=name), re.S)
         page.write_text(pattern.sub(lambda m, t=table: m[1] + t + m[3], page.read_text()))
+    (BASE / "README.md").write_text(base_card())
 
 
 if __name__ == "__main__":

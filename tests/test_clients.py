@@ -123,3 +123,9 @@ def test_hostile_requests_end_in_a_sentence():
     assert found["sound_requests_between"] == 5
     outcomes = {name for family in found["outcomes"].values() for name in family}
     assert {"answered", "sentence"} <= outcomes
+
+
+def test_a_traceback_through_any_room_is_ours():
+    for name in ("app.py", "arr_coc/config.py", "arr_coc/service/intake.py"):
+        assert fuzz.OURS.search(f'  File "somewhere/{name}", line 3, in one')
+    assert not fuzz.OURS.search('  File "lib/python3.12/site-packages/gradio/blocks.py", line 3')

@@ -1,8 +1,11 @@
-"""The README says what is true: its commands are CI's, its snippets run, its tables are `results/`.
+"""README, docs, CONTRIBUTING and CHANGELOG say what is true: commands are CI's, snippets run, tables are
+`results/`, links, files, modules and tests exist.
 
 `python -m tests.tables` writes the tables anew from what was measured.
 """
 
+import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
@@ -10,7 +13,15 @@ import sys
 import pytest
 import yaml
 
-from tests.tables import BLOCK, BLOCKS, README, ROOT
+from arr_coc.hub.files import space_files
+from tests.tables import BASE, BLOCK, BLOCKS, README, ROOT, base_card
+
+STRUCTURE = ROOT / "docs" / "structure.md"
+CONTRIBUTING, CHANGELOG = ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
+CARDS = [ROOT / "arr_coc" / "bundled" / name / "README.md" for name in ("base", "arr-coc")]
+PAGES = [README, CONTRIBUTING, CHANGELOG, *sorted((ROOT / "docs").glob("*.md")), *CARDS]
+LONGEST_README, FIRST_TABLE = 200, 45
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 
 
 def block(name: str) -> str:
@@ -22,10 +33,14 @@ def test_tables_are_what_was_measured(name):
     assert block(name) == BLOCKS[name][1]()
 
 
+def test_the_card_of_the_bundled_base_is_what_was_measured():
+    assert (BASE / "README.md").read_text() == base_card()
+
+
 def commands() -> list[str]:
-    found = re.findall(r"```bash\n(.*?)\n```", README.read_text(), re.S)
-    assert len(found) == 2
-    return found
+    blocks = re.findall(r"```bash\n(.*?)\n```", README.read_text(), re.S)
+    assert len(blocks) == 2
+    return blocks
 
 
 def test_ci_runs_the_second_command_to_the_letter():
@@ -58,15 +73,72 @@ def test_the_space_header_holds():
     assert f"gradio=={header['sdk_version']}\n" in (ROOT / "requirements.txt").read_text()
 
 
-def test_links_and_files_exist():
-    text = README.read_text()
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
+def test_the_readme_stays_short_and_shows_its_results_early():
+    lines = README.read_text().splitlines()
+    assert len(lines) <= LONGEST_README
+    tables = [n for n, line in enumerate(lines, start=1) if re.match(r"\|[-|]+\|$", line)]
+    assert tables[0] - 1 <= FIRST_TABLE  # the row of dashes stands under the heads
+    assert len(tables) == 2  # results and settings
+    assert sum("![" in line for line in lines) == 1
+
+
+def anchors(text: str) -> set[str]:
+    """The names that GitHub gives a page's headings."""
+    heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@every_page
+def test_links_exist(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if not target.startswith("http"):
-            assert (ROOT / target).exists(), target
-    tree = re.search(r"```\n(.*?)```", (ROOT / "docs" / "structure.md").read_text(), re.S)[1]
-    for name in re.findall(r"(?:arr_coc/)?\w+\.py", tree):
-        assert (ROOT / name).exists() or (ROOT / "arr_coc" / name).exists(), name
+            name, _, anchor = target.partition("#")
+            file = page.parent / name if name else page
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file.read_text()), target
 
 
-def test_it_stays_short_and_current():
-    assert len(README.read_text().splitlines()) <= 230
+def test_a_space_holds_what_the_readme_links_to():
+    held = space_files("cpu")
+    for target in re.findall(r"\]\(([^)#]+)", README.read_text()):
+        assert target.startswith("http") or target in held
+
+
+@every_page
+def test_files_and_commands_exist(page):
+    text = page.read_text()
+    for name in re.findall(r"`((?:arr_coc|tests|docs|results|examples)/[\w./-]+\.\w+)\b", text):
+        assert (ROOT / name).exists(), name
+    for module in re.findall(r"-m ((?:arr_coc|tests)(?:\.\w+)+)", text):
+        assert importlib.util.find_spec(module), module
+
+
+def test_the_tree_names_every_room_and_no_other():
+    tree = re.search(r"```\n(app\.py.*?)```", README.read_text(), re.S)[1]
+    package = ROOT / "arr_coc"
+    rooms = {f"{p.name}/" for p in package.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    rooms |= {p.name for p in package.glob("*.py")} - {"__init__.py"} | {"app.py"}
+    rooms |= {"arr_coc/", "docs/", "examples/", "results/", "tests/"}
+    assert set(re.findall(r"[\w]+(?:/|\.py\b)(?!\w)", tree)) - {"test_layout.py"} == rooms
+
+
+def test_ten_questions_have_one_file_each():
+    rows = re.findall(r"^\| (Where .*\?) \| `(.*?)` \| (.*) \|$", STRUCTURE.read_text(), re.M)
+    assert len(rows) == 10 and len({file for _, file, _ in rows}) == 10
+    for _, file, names in rows:
+        for name in re.findall(r"`(.*?)`", names):
+            assert name in (ROOT / file).read_text(), f"{name} in {file}"
+
+
+def test_laws_name_their_tests():
+    laws = re.findall(r"`(tests/\w+\.py)::(\w+)`", CONTRIBUTING.read_text())
+    assert len(laws) > 10
+    for file, name in laws:
+        assert f"\ndef {name}(" in (ROOT / file).read_text(), name
+
+
+def test_the_changelog_names_modules_that_exist():
+    rows = re.findall(r"^\| `.*` \| (.*) \|$", CHANGELOG.read_text(), re.M)
+    assert len(rows) > 10
+    for name in re.findall(r"`(arr_coc[\w.]*)`", "".join(rows)):
+        assert pkgutil.resolve_name(name), name

@@ -1,8 +1,13 @@
 """Scoring: one rule says when an answer is right, wherever it is judged."""
 
+from pathlib import Path
+
+import pyarrow.parquet
 import pytest
 
 from arr_coc import scoring
+
+RESULTS = Path(__file__).parent.parent / "results"
 
 
 def test_one_true_answer():
@@ -42,3 +47,14 @@ def test_anls_follows_its_definition():
     assert scoring.anls("Invoice", ["invoice", "bill"]) == 1.0
     assert scoring.anls("invoise", ["invoice"]) == pytest.approx(1 - 1 / 7)
     assert scoring.anls("abcd", ["abxy"]) == 0.0  # half of it is wrong
+
+
+def test_every_committed_row_is_scored_by_the_one_rule():
+    rows = 0
+    for path in sorted(RESULTS.glob("*/rows.parquet")):
+        table = pyarrow.parquet.read_table(path, columns=["answer", "truth", "right"])
+        distinct = set(zip(*(table[name].to_pylist() for name in table.column_names)))
+        wrong = [row for row in distinct if scoring.score_exact(*row[:2]) != bool(row[2])]
+        assert not wrong, path
+        rows += table.num_rows
+    assert rows >= 250_000

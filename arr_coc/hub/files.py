@@ -21,7 +21,8 @@ Files = dict[str, Path | str]
 # and a duplicate may change its hardware: so always the plain wheel.
 TORCH = {"zero-gpu": "2.11.0", "t4": "2.10.0", "cpu": "2.13.0"}
 FLAVOR = {"zero-gpu": "zero-a10g", "t4": "t4-small", "cpu": "cpu-basic"}
-SPACE = ("README.md", "LICENSE", "app.py", "requirements*.txt", "pyproject.toml")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
+SPACE = (*PAGES, "app.py", "requirements*.txt", "pyproject.toml")
 RESULTS = "results"
 SPACE_FOLDERS = ("arr_coc", "examples", "docs", RESULTS)
 SKIPPED_NAMES = {"__pycache__", "parts", "build", "dist"}

@@ -3,6 +3,7 @@
 from arr_coc.scenes import questions, scene
 
 EASY_VQA, CLOCK = "easy_vqa", "clock"  # entries among the scores, beside one per picture size
+WEAK = 0.75  # share of right answers below which the card names a kind of question
 
 _HEAD = """\
 ---
@@ -71,9 +72,26 @@ def _scores(scores: dict) -> str:
         easy_vqa_line(scores),
         clock_line(scores),
         "",
-        "Guessing scores 1/2 in exists, 1/4 in where and count, about 1/7 in setting, less elsewhere.",
+        *_reading(scores),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _reading(scores: dict) -> list[str]:
+    """What the table shows, how much of it is guessing, and how to measure it again."""
+    full, small = ({k: row["right"] / row["n"] for k, row in column["kinds"].items()}
+                   for column in _by_size(scores)[:2])  # fmt: skip
+    weak = [kind for kind, share in full.items() if share < WEAK]
+    lost = [kind for kind, share in full.items() if small[kind] < share / 2]
+    size, seed = _by_size(scores)[1]["size"], _by_size(scores)[0]["first_seed"]
+    return [
+        f"Below {100 * WEAK:.0f} % even in full: {', '.join(weak)}.",
+        f"Less than half as often right at {size[0]} x {size[1]} as in full, the detail being too small",
+        f"there: {', '.join(lost)}. That is what ARR-COC is for.",
+        "Guessing scores 1/2 in exists, 1/4 in where and count, about 1/7 in setting, less elsewhere.",
+        "Measured with `python -m arr_coc.pretrain --init arr_coc/bundled/base --stages --eval-seed "
+        f"{seed} --out runs/check`.",
+    ]
 
 
 def score_table(scores: dict) -> str:
