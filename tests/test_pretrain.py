@@ -210,6 +210,7 @@ def _train(folder: Path, *more: str) -> dict:
     return torch.load(folder.with_name(folder.name + ".work") / "state.pt")
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
     folder = tmp_path / "base"
     state = _train(folder, "--joint-steps", "2")
