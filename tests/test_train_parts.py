@@ -1,7 +1,5 @@
 """Trained parts: couplings, the combiner, the relaxed top-k, and samples; no model runs."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -14,9 +12,8 @@ from arr_coc.config import Tensions, spread
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch, coupled
 from arr_coc.scenes import scene
 from arr_coc.train import data as train_data
+from arr_coc.train import losses, relaxation
 from arr_coc.train import phrases as train_phrases
-from arr_coc.train import relaxation
-from arr_coc.train.losses import Losses
 
 
 def maps(seed=0):
@@ -198,12 +195,6 @@ def test_noise_is_keyed_by_the_sample_and_not_by_the_batch():
 # --- the losses of a decision alone ---
 
 
-def losses_of(heads=None, **made):
-    """Losses that need neither base nor picture."""
-    group = SimpleNamespace(embedding=torch.zeros(1, 8))
-    return Losses(None, SimpleNamespace(heads=heads), group, SimpleNamespace(**made))
-
-
 def test_everything_maximal_costs_and_a_map_as_narrow_as_its_budget_does_not():
     h, w, K = 10, 10, 20
     narrow = torch.full((h, w), 1e-3)
@@ -211,11 +202,12 @@ def test_everything_maximal_costs_and_a_map_as_narrow_as_its_budget_does_not():
     wide = narrow.clone()
     wide.view(-1)[: 2 * K] = 1.0
     relevance = torch.stack([torch.ones(h, w), wide, narrow, torch.zeros(h, w)])
-    found = losses_of(relevance=relevance, budget=torch.full((4,), float(K)))._pressure()
+    budget = torch.full((4,), float(K))
+    found = losses.pressure(relevance, budget)
     everything = (1 - K / (h * w)) ** 2
     assert found.tolist() == pytest.approx([everything, 0.2**2, 0, 0], abs=1e-3)
     relevance.requires_grad_(True)
-    losses_of(relevance=relevance, budget=torch.full((4,), float(K)))._pressure().sum().backward()
+    losses.pressure(relevance, budget).sum().backward()
     assert (relevance.grad[0] > 0).all() and not relevance.grad[3].any()
 
 
@@ -224,9 +216,10 @@ def test_tensions_at_their_ends_and_a_single_head_cost_diversity():
         heads = HeadWeights(8, heads=4)
         with torch.no_grad():
             heads.start[0] += moved
-        return float(losses_of(heads, tensions=torch.full((1, 3), tension))._diversity().detach())
+        weights = heads.weights(torch.zeros(1, 8))
+        return float(losses.diversity(torch.full((1, 3), tension), weights).detach())
 
-    without = losses_of(tensions=torch.full((1, 3), 0.5))._diversity()
+    without = losses.diversity(torch.full((1, 3), 0.5), None)
     assert float(without) == pytest.approx(float(np.log(2)), abs=1e-5)
     assert cost(0.5) == pytest.approx(float(np.log(2) - np.log(4)), abs=1e-5), "four even heads"
     assert cost(0.5) < cost(0.1) < cost(1.0) and cost(0.1) == pytest.approx(cost(0.9), abs=1e-5)

@@ -1,7 +1,7 @@
 """What training asks of the frozen base, for many questions at once.
 
 Every pass goes through public arguments of the stock model, as `qwen` does for one question; tests
-hold that both give the same. Nothing here is trained; gradients pass through `answer_losses` only.
+hold that both give the same. Nothing here is trained; gradients pass through `answer_logits` only.
 """
 
 from collections.abc import Sequence
@@ -201,13 +201,6 @@ def answer_logits(
         row[n - len(a) - 1 : n - 1] for row, n, a in zip(hidden, batch.lengths.tolist(), answers)
     ]
     return host.model.lm_head(torch.cat(picked)).float()
-
-
-def answer_losses(logits: Tensor, answers: Sequence[list[int]]) -> Tensor:
-    """`(B,)` mean cross-entropy of each answer's tokens, in nats."""
-    labels = torch.tensor([t for answer in answers for t in answer], device=logits.device)
-    losses = F.cross_entropy(logits, labels, reduction="none")
-    return torch.stack([part.mean() for part in losses.split([len(a) for a in answers])])
 
 
 def answer_ids(host: ARRCOCQwen, answer: str) -> list[int]:

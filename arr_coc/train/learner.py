@@ -19,7 +19,7 @@ from arr_coc.train import relaxation
 from arr_coc.train.data import Sample
 from arr_coc.train.decision import SHARES, Decision, decide
 from arr_coc.train.frozen import Group, gather
-from arr_coc.train.losses import WEIGHTS, Losses
+from arr_coc.train.losses import WEIGHTS, question_losses
 
 
 class Learner(nn.Module):
@@ -77,12 +77,11 @@ class Learner(nn.Module):
             relaxation.generator(self.seed, self.epoch, *group.key(row))
             for row in range(len(group.asked))
         ]
-        made = decide(self.parts, group, random, self.budgets)
-        asked = Losses(self.host, self.parts, group, made, self.epoch)
-        found = asked.all()
+        decision = decide(self.parts, group, random, self.budgets)
+        losses = question_losses(self.host, self.parts, group, decision, epoch=self.epoch)
         if self.watching:
-            self.notes = notes(self.host, group, made, asked.seen)
-        return found
+            self.notes = notes(self.host, group, decision, losses.observed)
+        return losses.values
 
 
 # --- for the log ---

@@ -1,254 +1,241 @@
-"""The losses of training, per question: the base asked again with what was decided.
+"""The losses of training: one function each, and `question_losses`, which asks for all of them.
 
-Half of the questions are answered with every likely token there by its share, half with the tokens
-that are kept for good, encoded from a part of the picture and mended by the adapter; all of them so where
-the adapter alone is trained. What each loss is for stands in docs/training.md.
+Every loss is `(B,)`, a number per question that does not depend on the others of its batch. What
+each is for stands in docs/training.md.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
-from arr_coc.adapting import glanced, strength
+from arr_coc.balancing import TensionPolicy
 from arr_coc.components import Components
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.train import frozen, relaxation
-from arr_coc.train import phrases as train_phrases
+from arr_coc.train import phrases
+from arr_coc.train.answering import (
+    answer_logits,
+    detached_unless,
+    hard_selection,
+    is_answered,
+    soft_selection,
+)
 from arr_coc.train.decision import LEAST, Decision, values
 from arr_coc.train.frozen import Group
 
 WEIGHTS = {
     "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
     "cover": 1.0,  # -log of the evidence that is kept
-    "mended": 2.0,  # cross-entropy of the answer, kept tokens encoded from a part, adapted
+    "mended": 2.0,  # cross-entropy of the answer, hard selection, partly encoded tokens corrected
     "distil": 1.0,  # what the adapter leaves of the distance to the full encoder's features
     "prior": 6.0,  # the tensions that a question's words suggest
     "pressure": 1.0,  # relevance beyond the budget
     "diversity": 0.02,  # heads and tensions that are hardly used
 }
-# Of the divergence from the base's own full-resolution answer, where nobody drew boxes.
-ECHO = 0.5
-SPARE = 16  # likely tokens beyond the budget, or half of it, that the soft pass still shows
-ROWS = 8  # questions that go through the base together with their answers
+# Weight, within an answer's loss, of the KL divergence to the base's own full-resolution answer; for
+# questions of which nobody drew boxes.
+TEACHER = 0.5
 
 
 @dataclass(frozen=True)
-class Losses:
-    """The losses of one group under one decision; `seen` holds what came up on the way, for the log."""
+class QuestionLosses:
+    """The losses of one group under one decision.
 
-    host: ARRCOCQwen
-    parts: Components
-    group: Group
-    made: Decision
-    epoch: int = 0
-    seen: dict[str, Tensor] = field(default_factory=dict)
+    Attributes:
+        values: by name, `(B,)`, 0 for questions to which a loss does not apply.
+        observed: for the log: `logits` of the first question's answer, and of the first question with
+            a hard selection the `kept` tokens' features before and after (`adapted`) the adapter.
+    """
 
-    def all(self) -> dict[str, Tensor]:
-        """Every loss, per question `(B,)`; 0 where it does not apply."""
-        decides = any(
-            parameter.requires_grad
-            for name, parameter in self.parts.named_parameters()
-            if not name.startswith("adapter.")
-        )
-        found = self._of_decision() if decides else {}
-        mends, count = self.parts.adapter is not None, len(self.group.asked)
-        # By turns within each sample, so that it does not matter what else is in the batch, and from
-        # epoch to epoch: where a sample is one question, each has its turn.
-        turns = [self.epoch + sum(self.group.key(row)) for row in range(count)]
-        hard = [row for row, turn in enumerate(turns) if mends and (turn % 2 or not decides)]
-        soft = [row for row in range(count) if row not in set(hard)]
-        return found | self._ask(soft, hard)
-
-    # --- of the decision alone ---
-
-    def _of_decision(self) -> dict[str, Tensor]:
-        found = {"cover": self._cover(), "pressure": self._pressure()}
-        found["diversity"] = self._diversity()
-        if self.parts.policy is not None:
-            found["prior"] = self._prior()
-        return found
-
-    def _cover(self) -> Tensor:
-        """-log of the share of the evidence that is kept."""
-        evidence = self.group.evidence
-        kept = (self.made.found * evidence).sum(1) / evidence.sum(1).clamp(min=LEAST)
-        return torch.where(evidence.sum(1) > 0, -kept.clamp(LEAST, 1).log(), 0 * kept)
-
-    def _pressure(self) -> Tensor:
-        """Mean relevance beyond the budget's share, squared: stops "everything maximal"."""
-        relevance = self.made.relevance
-        share = self.made.budget / relevance[0].numel()
-        return (relevance.mean((1, 2)) - share).clamp(min=0).square()
-
-    def _diversity(self) -> Tensor:
-        """Tensions at their ends, and a question that believes one head alone."""
-        t = self.made.tensions.clamp(LEAST, 1 - LEAST)
-        ends = -(t.log() + (1 - t).log()).mean(1) / 2
-        if self.parts.heads is None:
-            return ends
-        weights = self.parts.heads.weights(self.group.embedding)
-        return ends - torch.special.entr(weights).sum(1)
-
-    def _prior(self) -> Tensor:
-        """Cross-entropy of the tensions with what the words suggest, of the question and a phrase."""
-        asked, tensions = self.group.asked, self.made.tensions
-        targets = values([train_phrases.prior(a) for a in asked], tensions)
-        phrases = [train_phrases.phrase(*self.group.key(row)) for row in range(len(asked))]
-        with torch.no_grad():
-            embedding = torch.cat([self.host.embed(text) for text, _ in phrases])
-        others = self.parts.policy(embedding, self.made.statistics.detach()).float()
-        wanted = values([t for _, t in phrases], others)
-        return 0.5 * (_cross_entropy(tensions, targets) + _cross_entropy(others, wanted))
-
-    # --- of the base's answers ---
-
-    def _ask(self, soft: list[int], hard: list[int]) -> dict[str, Tensor]:
-        """The answers' losses: soft questions by shares, hard ones with mended tokens."""
-        tokens, shares = self._likely(soft)
-        mended, kept_shares, distil = self._mended(hard)
-        found = {"answer": (soft, self._answer_losses(soft, tokens, shares))}
-        if hard:
-            found["mended"] = (hard, self._answer_losses(hard, mended, kept_shares))
-            found["distil"] = (hard, distil)
-        zero = self.made.relevance.new_zeros(len(self.group.asked))
-        return {
-            name: zero.index_put((torch.tensor(rows, device=zero.device).long(),), each)
-            for name, (rows, each) in found.items()
-        }
-
-    def _answer_losses(self, rows, tokens, shares) -> Tensor:
-        """`(len(rows),)` of the answers, and of their divergence where nobody drew boxes."""
-        if not rows:
-            return self.group.evidence.new_zeros(0)
-        order, found = [], []
-        for part, answers, logits in self._batches(rows, tokens, shares):
-            members = [rows[i] for i in part]
-            if 0 in members:
-                each = logits.detach().split([len(a) for a in answers])
-                self.seen["logits"] = each[members.index(0)]
-            losses = frozen.answer_losses(logits, answers)
-            found.append(losses + self._echo(members, logits))
-            order += part
-        back = torch.tensor(order).argsort().to(found[0].device)
-        return torch.cat(found)[back]
-
-    def _batches(self, rows, tokens, shares=None) -> Iterator[tuple[list[int], list, Tensor]]:
-        """Indices into `rows`, at most ROWS of like length, so that few are padded; answers; logits."""
-        order = sorted(range(len(rows)), key=lambda i: len(tokens[i]))
-        for start in range(0, len(order), ROWS):
-            part = order[start : start + ROWS]
-            members = [rows[i] for i in part]
-            given = shares and [shares[i] for i in part]
-            answers = [self.group.answers[row] for row in members]
-            yield part, answers, self._logits(members, [tokens[i] for i in part], given)
-
-    def _logits(self, rows, tokens, shares=None) -> Tensor:
-        """Of the answers' tokens, row after row, as `frozen.answer_logits`."""
-        prompts = [self.group.prompts[row] for row in rows]
-        answers = [self.group.answers[row] for row in rows]
-        shares = shares or [None] * len(rows)
-        return frozen.answer_logits(self.host, prompts, tokens, answers, shares)
-
-    def _echo(self, rows: list[int], logits: Tensor) -> Tensor | float:
-        """Divergence from the answer that the base gives with every token, in nats per token."""
-        group = self.group
-        if not any(group.unboxed[row] for row in rows):
-            return 0.0
-        answers = [group.answers[row] for row in rows]
-        with torch.no_grad():
-            taught = self._logits(rows, [group.full[group.owner[row]] for row in rows])
-            taught = taught.log_softmax(-1)
-        apart = (taught.exp() * (taught - logits.log_softmax(-1))).sum(-1)
-        each = torch.stack([part.mean() for part in apart.split([len(a) for a in answers])])
-        return ECHO * each * each.new_tensor([group.unboxed[row] for row in rows])
-
-    def _likely(self, rows: list[int]) -> tuple[list[TokenSet], list[Tensor]]:
-        """The full encoder's tokens where a share is worth showing, and those shares."""
-        tokens, shares = [], []
-        for row in rows:
-            k = int(self.made.budget[row])
-            count = min(self.made.shares.shape[1], k + max(SPARE, k // 2))
-            index = self.made.shares[row].detach().topk(count).indices.sort().values
-            tokens.append(self.group.full[self.group.owner[row]].at(index))
-            shares.append(self.made.shares[row, index])
-        return tokens, shares
-
-    def _mended(self, rows: list[int]) -> tuple[list[TokenSet], list[Tensor], Tensor]:
-        """Kept tokens encoded from a part, adapted; their shares; the distance to the full ones left.
-
-        The shares are 1, with the gradient of the soft ones (straight-through): it is here that the
-        tensions learn what tokens from everywhere are worth to an encoder that sees little else.
-        """
-        made, group = self.made, self.group
-        if not rows:
-            return [], [], made.relevance.new_zeros(0)
-        pictures = [group.pictures[group.owner[row]] for row in rows]
-        kept = relaxation.hard_allocation(made.scores[rows], made.budget[rows], made.even[rows])
-        with torch.no_grad():
-            alone = frozen.encode_kept(self.host, pictures, kept)
-        full = [group.full[group.owner[row]].at(index) for row, index in zip(rows, kept)]
-        adapted, shares, left = [], [], []
-        planes = self._adapted(rows, alone)
-        held = self._held(rows, full)
-        self.seen["kept"] = alone[0].features
-        self.seen["adapted"] = planes[0][0, : len(alone[0])].detach()
-        for i, (row, index, was, whole) in enumerate(zip(rows, kept, alone, full)):
-            now = [plane[i, : len(was)] for plane in planes]
-            told = [torch.where(held[i], plane, plane.detach()) for plane in now]
-            adapted.append(TokenSet(told[0], tuple(told[1:]), was.places))
-            soft = made.shares[row, index]
-            shares.append(1 + soft - soft.detach())
-            # Of the features alone: how near the DeepStack planes come moves hardly any answer.
-            before = _distance(was.features, whole.features).clamp(min=LEAST)
-            left.append(_distance(now[0], whole.features) / before)
-        return adapted, shares, torch.stack(left)
-
-    @torch.no_grad()
-    def _held(self, rows: list[int], tokens: list[TokenSet]) -> Tensor:
-        """`(len(rows),)` bool: the full encoder's `tokens` at the kept places give the whole answer.
-
-        From an answer that is not there the adapter would learn to guess.
-        """
-        found = torch.zeros(len(rows), dtype=torch.bool)
-        for part, answers, logits in self._batches(rows, tokens):
-            said = logits.argmax(-1).split([len(a) for a in answers])
-            for i, answer, each in zip(part, answers, said):
-                found[i] = each.tolist() == answer
-        return found.to(self.group.evidence.device)
-
-    def _adapted(self, rows: list[int], alone: list[TokenSet]) -> list[Tensor]:
-        """The planes of every picture's tokens after the adapter, `(B, K, D)`, padded."""
-        *planes, places = _padded([[*_planes(t), t.places] for t in alone])
-        index = torch.arange(places.shape[1], device=places.device)
-        counts = torch.tensor([len(t) for t in alone], device=places.device)
-        levels = torch.zeros(places.shape[:2], dtype=torch.long, device=places.device)
-        seen, all_of = [], self.made.shares.shape[1]
-        for row, tokens in zip(rows, alone):
-            if self.made.blind[row]:
-                seen.append([torch.zeros_like(p, dtype=torch.float32) for p in _planes(tokens)])
-                continue
-            glance = self.group.glances[self.group.owner[row]]
-            seen.append(glanced(_planes(glance), glance.places, tokens.places))
-        padding = index[None] >= counts[:, None]
-        strengths = counts.new_tensor([strength(len(t) / all_of) for t in alone], dtype=torch.float)
-        return self.parts.adapter(planes, places, levels, padding, _padded(seen), strengths)
+    values: dict[str, Tensor]
+    observed: dict[str, Tensor]
 
 
-def _cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:
+def question_losses(
+    host: ARRCOCQwen, parts: Components, group: Group, decision: Decision, *, epoch: int = 0
+) -> QuestionLosses:
+    """Every loss that reaches a part which is trained."""
+    trains_decision = any(
+        parameter.requires_grad
+        for name, parameter in parts.named_parameters()
+        if not name.startswith("adapter.")
+    )
+    losses = decision_losses(host, parts, group, decision) if trains_decision else {}
+    hard = hard_rows(
+        group, epoch=epoch, has_adapter=parts.adapter is not None, trains_decision=trains_decision
+    )
+    soft = [row for row in range(len(group.asked)) if row not in set(hard)]
+    tokens, shares = soft_selection(group, decision, soft)
+    logits = dict(zip(soft, answer_logits(host, group, soft, tokens, shares)))
+    losses["answer"] = _placed(answer_loss(host, group, logits), soft, group)
+    observed = {}
+    if hard:
+        kept = hard_selection(host, parts.adapter, group, decision, hard)
+        # From an answer that the kept places do not hold the adapter would learn to guess.
+        learnable = is_answered(host, group, hard, kept.full)
+        adapted = detached_unless(learnable, kept.adapted)
+        hard_logits = dict(zip(hard, answer_logits(host, group, hard, adapted, kept.shares)))
+        losses["mended"] = _placed(answer_loss(host, group, hard_logits), hard, group)
+        remaining = remaining_distance(kept.partial, kept.adapted, kept.full)
+        losses["distil"] = _placed(remaining, hard, group)
+        observed = {"kept": kept.partial[0].features, "adapted": kept.adapted[0].features.detach()}
+        logits |= hard_logits
+    observed["logits"] = logits[0].detach()
+    return QuestionLosses(losses, observed)
+
+
+def hard_rows(group: Group, *, epoch: int, has_adapter: bool, trains_decision: bool) -> list[int]:
+    """The questions that are asked with a hard selection: every other one where there is an adapter.
+
+    They take turns within each sample, so that it does not matter what else is in the batch, and from
+    epoch to epoch: where a sample is one question, each has its turn. Where the adapter alone is
+    trained, it learns from all of them.
+    """
+    if not has_adapter:
+        return []
+    turns = [epoch + sum(group.key(row)) for row in range(len(group.asked))]
+    return [row for row, turn in enumerate(turns) if turn % 2 or not trains_decision]
+
+
+# --- of the decision alone ---
+
+
+def decision_losses(
+    host: ARRCOCQwen, parts: Components, group: Group, decision: Decision
+) -> dict[str, Tensor]:
+    """The losses that need no answer; "prior" where there is a policy to learn it."""
+    head_weights = None if parts.heads is None else parts.heads.weights(group.embedding)
+    losses = {
+        "cover": cover(decision.found, group.evidence),
+        "pressure": pressure(decision.relevance, decision.budget),
+        "diversity": diversity(decision.tensions, head_weights),
+    }
+    if parts.policy is not None:
+        losses["prior"] = prior(host, parts.policy, group, decision)
+    return losses
+
+
+def cover(shares: Tensor, evidence: Tensor) -> Tensor:
+    """-log of the share of the evidence that is kept; 0 where there is no evidence.
+
+    Args:
+        shares: `(B, N)` in [0, 1] by which each place is kept.
+        evidence: `(B, N)` >= 0.
+    """
+    total = evidence.sum(1)
+    kept = (shares * evidence).sum(1) / total.clamp(min=LEAST)
+    return torch.where(total > 0, -kept.clamp(LEAST, 1).log(), 0 * kept)
+
+
+def pressure(relevance: Tensor, budget: Tensor) -> Tensor:
+    """Mean relevance beyond the budget's share, squared: stops "everything maximal".
+
+    Args:
+        relevance: `(B, h, w)` in [0, 1].
+        budget: `(B,)` tokens.
+    """
+    share = budget / relevance[0].numel()
+    return (relevance.mean((1, 2)) - share).clamp(min=0).square()
+
+
+def diversity(tensions: Tensor, head_weights: Tensor | None) -> Tensor:
+    """What tensions at their ends cost, less the entropy of the weights of the attention heads.
+
+    Args:
+        tensions: `(B, 3)` in (0, 1).
+        head_weights: `(B, heads)`, adding up to 1; None without trained ones.
+    """
+    t = tensions.clamp(LEAST, 1 - LEAST)
+    ends = -(t.log() + (1 - t).log()).mean(1) / 2
+    return ends if head_weights is None else ends - torch.special.entr(head_weights).sum(1)
+
+
+def prior(host: ARRCOCQwen, policy: TensionPolicy, group: Group, decision: Decision) -> Tensor:
+    """Cross-entropy of the tensions with what words suggest: the question's, and a phrase's each."""
+    tensions = decision.tensions
+    targets = values([phrases.prior(a) for a in group.asked], tensions)
+    drawn = [phrases.phrase(*group.key(row)) for row in range(len(group.asked))]
+    with torch.no_grad():
+        embedding = torch.cat([host.embed(text) for text, _ in drawn])
+    of_phrases = policy(embedding, decision.statistics.detach()).float()
+    phrase_targets = values([target for _, target in drawn], of_phrases)
+    own = tension_cross_entropy(tensions, targets)
+    return 0.5 * (own + tension_cross_entropy(of_phrases, phrase_targets))
+
+
+def tension_cross_entropy(tensions: Tensor, targets: Tensor) -> Tensor:
+    """`(B, 3)` tensions and targets, both in (0, 1) -> `(B,)`, the mean over the three."""
     tensions = tensions.clamp(LEAST, 1 - LEAST)
     return -(targets * tensions.log() + (1 - targets) * (1 - tensions).log()).mean(1)
 
 
-def _planes(tokens: TokenSet) -> list[Tensor]:
-    return [tokens.features, *tokens.deepstack]
+# --- of the base's answers ---
+
+
+def answer_loss(host: ARRCOCQwen, group: Group, logits: dict[int, Tensor]) -> Tensor:
+    """`(R,)` cross-entropy of R answers, with the teacher's divergence where nobody drew boxes.
+
+    Args:
+        host: the base, which with every visual token is the teacher.
+        group: holds the answers.
+        logits: `(answer's length, vocabulary)` by question, a row of the group.
+    """
+    rows = list(logits)
+    if not rows:
+        return group.evidence.new_zeros(0)
+    losses = answer_cross_entropy(list(logits.values()), [group.answers[row] for row in rows])
+    taught = [i for i, row in enumerate(rows) if group.unboxed[row]]
+    if not taught:
+        return losses
+    full = [group.full[group.owner[rows[i]]] for i in taught]
+    with torch.no_grad():
+        teacher = answer_logits(host, group, [rows[i] for i in taught], full)
+    divergence = teacher_divergence([logits[rows[i]] for i in taught], teacher)
+    return losses.index_add(0, torch.tensor(taught, device=losses.device), TEACHER * divergence)
+
+
+def answer_cross_entropy(logits: Sequence[Tensor], answers: Sequence[Sequence[int]]) -> Tensor:
+    """`(R,)` mean cross-entropy of each answer's tokens, in nats."""
+    labels = [torch.tensor(answer, device=own.device) for own, answer in zip(logits, answers)]
+    return torch.stack([F.cross_entropy(own, label) for own, label in zip(logits, labels)])
+
+
+def teacher_divergence(student: Sequence[Tensor], teacher: Sequence[Tensor]) -> Tensor:
+    """`(R,)` KL divergence of the student's answer from the teacher's, in nats per token.
+
+    Both are R logits `(answer's length, vocabulary)`.
+    """
+    divergences = []
+    for own, taught in zip(student, teacher):
+        log_own, log_taught = own.log_softmax(-1), taught.log_softmax(-1)
+        divergences.append((log_taught.exp() * (log_taught - log_own)).sum(-1).mean())
+    return torch.stack(divergences)
+
+
+def remaining_distance(
+    partial: Sequence[TokenSet], adapted: Sequence[TokenSet], full: Sequence[TokenSet]
+) -> Tensor:
+    """`(R,)` squared distance of adapted to full features, over that of the partial ones: 1 at first.
+
+    Features alone count: how near the DeepStack planes come moves hardly any answer.
+    """
+    return torch.stack(
+        [
+            _distance(after.features, target.features)
+            / _distance(before.features, target.features).clamp(min=LEAST)
+            for before, after, target in zip(partial, adapted, full)
+        ]
+    )
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:
     return (a.float() - b.float()).square().sum()
 
 
-def _padded(rows: list[list[Tensor]]) -> list[Tensor]:
-    return [nn.utils.rnn.pad_sequence(list(planes), batch_first=True) for planes in zip(*rows)]
+def _placed(losses: Tensor, rows: Sequence[int], group: Group) -> Tensor:
+    """`(len(rows),)` losses -> `(B,)`, 0 for the group's other questions."""
+    index = torch.tensor(rows, dtype=torch.long, device=losses.device)
+    return losses.new_zeros(len(group.asked)).index_put((index,), losses)
