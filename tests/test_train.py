@@ -141,8 +141,8 @@ def test_the_loss_does_not_depend_on_batch_mates(bundled, samples):
 
 def test_the_base_is_asked_with_the_instruction_and_the_parts_are_not(bundled, picture):
     question, instruction = QUESTIONS[0], "\nAnswer with a single word."
-    asked = train_data.Asked(question, "red", "all", (), instruction)
-    group = gather(bundled, [train_data.Sample(0, picture, (asked,))])
+    with_instruction = train_data.TrainingQuestion(question, "red", "all", (), instruction)
+    group = gather(bundled, [train_data.Sample(0, picture, (with_instruction,))])
     assert torch.equal(group.embedding, bundled.embed(question))
     suffix = bundled.prompt(group.pictures[0], question + instruction).suffix
     assert torch.equal(group.prompts[0].suffix, suffix)
@@ -151,7 +151,7 @@ def test_the_base_is_asked_with_the_instruction_and_the_parts_are_not(bundled, p
 def test_a_sample_of_one_question_trains_the_adapter_every_other_epoch(bundled, samples):
     module, mended = learner(bundled), {}
     for number in (0, 1):
-        sample = replace(samples[0], number=number, asked=samples[0].asked[:1])
+        sample = replace(samples[0], number=number, questions=samples[0].questions[:1])
         group = gather(bundled, [sample])
         for module.epoch in (0, 1):
             with torch.no_grad():
@@ -173,12 +173,12 @@ def test_the_adapter_alone_learns_from_every_question_and_moves_nothing_else(bun
 
 def test_the_adapter_learns_only_answers_that_the_kept_places_hold(bundled, samples):
     module, group = learner(bundled), gather(bundled, samples)
-    rows = range(len(group.asked))
+    rows = range(len(group.questions))
     random = [relaxation.generator(module.seed, module.epoch, *group.key(row)) for row in rows]
     with torch.no_grad():
-        made = decide(module.parts, group, random, module.budgets)
-        kept = relaxation.hard_allocation(made.scores, made.budget, made.even)
-        held = [group.full[o].at(index) for o, index in zip(group.owner, kept)]
+        decision = decide(module.parts, group, random, module.budgets)
+        kept = relaxation.hard_allocation(decision.scores, decision.budget, decision.even)
+        held = [group.full_tokens[o].at(index) for o, index in zip(group.picture_of, kept)]
         free = [[0]] * len(rows)
         said = frozen.answer_logits(bundled, group.prompts, held, free, [None] * len(rows))
 
@@ -202,9 +202,9 @@ def test_what_is_left_of_the_distance_is_that_of_the_features(bundled, samples):
         far = module.losses(gather(bundled, samples))["distil"]
         module.parts.adapter.gates[0] = 5.0
         farther = module.losses(gather(bundled, samples))["distil"]
-    asked = far > 0
-    assert asked.any() and torch.allclose(far[asked], torch.ones_like(far[asked]))
-    assert not torch.allclose(farther[asked], far[asked])
+    hard = far > 0
+    assert hard.any() and torch.allclose(far[hard], torch.ones_like(far[hard]))
+    assert not torch.allclose(farther[hard], far[hard])
 
 
 def test_noise_changes_with_the_epoch(bundled, samples):
@@ -283,7 +283,7 @@ def test_the_command_writes_weights_that_load_and_says_what_went_in(straight):
     decision = json.loads((work / "trail.jsonl").read_text().splitlines()[0])
     assert len(decision["kept"]) == decision["budget"] and decision["question"]
     data = train_data.SceneSamples(FIRST_SEED, 6, 2)
-    assert decision["truth"] == data[decision["sample"]].asked[0].answer
+    assert decision["truth"] == data[decision["sample"]].questions[0].answer
     assert "answer" not in decision and isinstance(decision["said"], str)
     stages = json.loads((work / "stages.jsonl").read_text().splitlines()[0])
     assert set(stages["stages"]["texture"]) == {"shape", "dtype", "mean", "std", "min", "max"}
@@ -323,10 +323,10 @@ def test_what_was_said_is_what_the_logits_say_and_not_the_truth(bundled, samples
         (torch.arange(len(said)), torch.tensor(said)), torch.ones(())
     )
     with torch.no_grad():
-        group = gather(bundled, [replace(samples[0], asked=samples[0].asked[:1])])
-        made = decide(module.parts, group, [torch.Generator().manual_seed(0)])
-        found = notes(bundled, group, made, {"logits": logits})["decision"]
-    assert found["said"] == "blue" and found["truth"] == samples[0].asked[0].answer != "blue"
+        group = gather(bundled, [replace(samples[0], questions=samples[0].questions[:1])])
+        decision = decide(module.parts, group, [torch.Generator().manual_seed(0)])
+        found = notes(bundled, group, decision, {"logits": logits})["decision"]
+    assert found["said"] == "blue" and found["truth"] == samples[0].questions[0].answer != "blue"
 
 
 @pytest.fixture
@@ -411,7 +411,7 @@ def test_a_stream_that_workers_split_by_files_is_not_split_twice(fake_datasets, 
     data = train_data.HubSamples("me/vqa", "train", None, None)
     data.source.rows = Split()
     found = list(DataLoader(data, batch_size=None, num_workers=workers))
-    assert len({sample.asked[0].question for sample in found}) == len(found) == 6
+    assert len({sample.questions[0].question for sample in found}) == len(found) == 6
     assert sorted(sample.number for sample in found) == list(range(6)), "which keys the noise"
 
 
@@ -519,10 +519,12 @@ class TrainingState:
     global_step = 0
 
 
-def test_the_report_puts_the_host_back_and_compares_both(bundled):
+def test_the_report_leaves_the_host_as_it_is_and_compares_both(bundled):
     parts = learner(bundled).parts.eval()
     before = bundled.policies
-    found = report.compare(bundled, parts, 1, 905_000_000, kinds=["colour"], shares=(0.2,))
+    found = report.compare(
+        bundled, parts, n=1, first_seed=905_000_000, kinds=["colour"], shares=(0.2,)
+    )
     assert bundled.policies is before
     for method in ("training-free", "learned"):
         assert found["0.2"][method]["n"] == 1 and 0 <= found["0.2"][method]["coverage"]["mean"] <= 1

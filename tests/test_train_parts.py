@@ -245,24 +245,29 @@ def test_after_the_plain_scenes_a_third_is_low_in_contrast(monkeypatch):
 
 
 def test_what_guides_the_tensions_reads_the_question_without_its_instruction():
-    asked = train_data.Asked("where is it?", "a", "all", (), "\nAnswer with a single word.")
-    assert asked.text == "where is it?\nAnswer with a single word."
-    assert (
-        train_phrases.prior(asked)
-        == lexical_tensions("where is it?")
-        != lexical_tensions(asked.text)
+    question = train_data.TrainingQuestion(
+        "where is it?", "a", "all", (), "\nAnswer with a single word."
     )
-    inside = train_data.Asked("where is it in the picture?", "a", "where")
+    assert question.text == "where is it?\nAnswer with a single word."
+    assert (
+        train_phrases.prior(question)
+        == lexical_tensions("where is it?")
+        != lexical_tensions(question.text)
+    )
+    inside = train_data.TrainingQuestion("where is it in the picture?", "a", "where")
     assert train_phrases.prior(inside) == lexical_tensions("where is it?")
-    assert train_phrases.prior(train_data.Asked("describe the picture.", "a", "")).compress > 0.5
-    beside = train_data.Asked("What is to the left of the hat?", "a", "beside")
+    assert (
+        train_phrases.prior(train_data.TrainingQuestion("describe the picture.", "a", "")).compress
+        > 0.5
+    )
+    beside = train_data.TrainingQuestion("What is to the left of the hat?", "a", "beside")
     assert train_phrases.prior(beside).focus > lexical_tensions(beside.question).focus
 
 
 def test_samples_repeat_and_get_harder():
     data = train_data.SceneSamples(500_000_000, 40, 3)
-    assert data[3].asked == data[3].asked and len(data[3].asked) == 3
-    kinds = [{a.kind for a in data[i].asked} for i in (*range(6), *range(28, 40))]
+    assert data[3].questions == data[3].questions and len(data[3].questions) == 3
+    kinds = [{a.kind for a in data[i].questions} for i in (*range(6), *range(28, 40))]
     is_hard = [any(k <= set(hard) for hard in train_data.HARD_KINDS) for k in kinds]
     assert sum(is_hard[6:]) >= 4 and not any(is_hard[:6])
 
@@ -273,8 +278,7 @@ def test_seeds_for_evaluation_are_never_trained_on():
 
 
 def test_evidence_is_the_share_of_a_cell_inside_the_boxes():
-    asked = train_data.Asked("?", "a", "colour", ((32, 0, 80, 64),))
-    cover = train_data.evidence(asked, (128, 128), (4, 4))
+    cover = train_data.evidence([(32, 0, 80, 64)], (128, 128), (4, 4))
     assert cover.tolist()[:2] == [[0, 1, 0.5, 0]] * 2 and cover[2:].sum() == 0
 
 

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Before it is measured: that takes a while, and what was trained should be safe by then.
     publish(parts, host, record, out=settings.out, init=settings.init)
     if settings.eval_n:
-        record["evaluation"] = compare(host, parts.eval(), settings.eval_n, DEV_SEED)
+        record["evaluation"] = compare(host, parts.eval(), n=settings.eval_n, first_seed=DEV_SEED)
         publish(parts, host, record, out=settings.out, init=settings.init)
     print(json.dumps({"out": str(settings.out), **record}))
 
@@ -71,8 +71,13 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
     """The base, frozen, and the parts: new ones, or those of `--init`."""
     torch.manual_seed(settings.seed)
     host = host_for(settings.base, settings.shapes, device=device, bf16=settings.bf16)
-    options = {"attends": settings.adapter_attends, "glances": True}
-    parts = for_base(host.model.config, host.attention_layers, settings.parts, **options)
+    parts = for_base(
+        host.model.config,
+        host.attention_layers,
+        settings.parts,
+        attends=settings.adapter_attends,
+        glances=True,
+    )
     if settings.init:
         parts = continued(host, settings.init, new=parts, renew=settings.renew, only=settings.only)
     return Learner(host, parts.to(device), settings.seed, settings.budgets)

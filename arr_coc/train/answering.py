@@ -41,7 +41,7 @@ def soft_selection(
         budget = int(decision.budget[row])
         count = min(decision.shares.shape[1], budget + max(SPARE, budget // 2))
         index = decision.shares[row].detach().topk(count).indices.sort().values
-        tokens.append(group.full[group.owner[row]].at(index))
+        tokens.append(group.full_tokens[group.picture_of[row]].at(index))
         shares.append(decision.shares[row, index])
     return tokens, shares
 
@@ -58,14 +58,16 @@ def hard_selection(
     scores, budget, even = (t[rows] for t in (decision.scores, decision.budget, decision.even))
     kept = relaxation.hard_allocation(scores, budget, even)
     with torch.no_grad():
-        partial = frozen.encode_kept(host, [group.pictures[group.owner[r]] for r in rows], kept)
+        partial = frozen.encode_kept(
+            host, [group.pictures[group.picture_of[r]] for r in rows], kept
+        )
     # Straight-through: forward, a kept token is wholly there; backward, it has the gradient of its
     # soft share. Here the tensions learn what tokens from everywhere are worth to an encoder that
     # sees little else.
     soft = [decision.shares[row, index] for row, index in zip(rows, kept)]
     return HardSelection(
         partial=partial,
-        full=[group.full[group.owner[row]].at(index) for row, index in zip(rows, kept)],
+        full=[group.full_tokens[group.picture_of[row]].at(index) for row, index in zip(rows, kept)],
         adapted=adapt(adapter, group, decision, rows, partial),
         shares=[1 + share - share.detach() for share in soft],
     )
@@ -87,10 +89,10 @@ def adapt(
     strengths = [strength(len(tokens) / native_tokens) for tokens in partial]
     seen = []
     for row, tokens in zip(rows, partial):
-        if decision.blind[row]:
+        if decision.without_glance[row]:
             seen.append([torch.zeros_like(p, dtype=torch.float32) for p in _planes(tokens)])
             continue
-        glance = group.glances[group.owner[row]]
+        glance = group.glance_tokens[group.picture_of[row]]
         seen.append(glanced(_planes(glance), glance.places, tokens.places))
     strengths = counts.new_tensor(strengths, dtype=torch.float)
     adapted = adapter(planes, places, levels, padding, _padded(seen), strengths)

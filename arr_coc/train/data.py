@@ -1,4 +1,4 @@
-"""What the learned relevance is trained on: pictures with questions, answers, and boxes where known.
+"""What the trained parts learn from: pictures with questions, answers, and boxes where known.
 
 Drawn scenes, a local folder in VQA form, or a data set on the Hub, streamed. Sample i of scenes is a
 pure function of the first seed and i, so a run can resume and several processes share one order.
@@ -14,16 +14,18 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from arr_coc.evaluate import questions as evaluate_questions
-from arr_coc.scenes import questions as scenes_questions
-from arr_coc.scenes import scene as scenes_scene
+from arr_coc.evaluate.questions import Box, Folder, Hub, Item
+from arr_coc.scenes.questions import Question
+from arr_coc.scenes.scene import DEV_SEED, make_scene
 
-PLAIN_SHARE, MOST_PLAIN = 0.3, 400  # pictures of plain scenes; then hard cases come in
+# The first pictures of a run are plain scenes: this share of them, at most so many. Then hard cases
+# come in.
+PLAIN_SHARE, MOST_PLAIN = 0.3, 400
 BLOCK = 8  # neighbouring samples have pictures of one size, so that a batch does
-# Of the samples after the plain ones: small print, many searches, plain again.
+# This share of the pictures after the plain ones are hard: small print, many searches.
 HARD_SHARE = 0.6
 SMALL_DETAIL = (0.6, 1.0)
-# Of the samples after the plain ones, drawn back towards their mean colour by a factor from here to 1.
+# This share of them is low in contrast: blended with the mean colour, by a factor from FAINTEST to 1.
 FAINT_SHARE, FAINTEST = 1 / 3, 0.35
 SIZES = (((512, 512), 0.7), ((384, 256), 0.15), ((256, 256), 0.15))
 HARD_KINDS = (
@@ -39,15 +41,17 @@ SEEDS_TRIED = 8
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question, as `evaluate.questions.Item`: `boxes` hold the evidence in pixels, empty where
-    nobody knows; the base is asked `text`, whatever decides reads `question`.
+class TrainingQuestion:
+    """One question and its answer, as `evaluate.questions.Item`.
+
+    `boxes` hold the evidence in pixels (left, top, right, bottom), and are empty where nobody knows.
+    The base is asked `text`; whatever decides reads `question`, which has no instruction.
     """
 
     question: str
     answer: str
     kind: str
-    boxes: tuple[evaluate_questions.Box, ...] = ()
+    boxes: tuple[Box, ...] = ()
     instruction: str = ""
 
     @property
@@ -58,11 +62,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Sample:
-    """A picture with its questions; `number` keys the noise of whatever is drawn for it."""
+    """A picture with its questions; `number` keys the noise of every decision about it."""
 
     number: int
     image: Image.Image
-    asked: tuple[Asked, ...]
+    questions: tuple[TrainingQuestion, ...]
 
 
 class SceneSamples(Dataset):
@@ -70,12 +74,12 @@ class SceneSamples(Dataset):
 
     def __init__(self, first_seed: int, count: int, questions: int) -> None:
         """Raises ValueError for seeds that are for evaluation."""
-        if first_seed + count * SEEDS_TRIED > scenes_scene.DEV_SEED:
+        if first_seed + count * SEEDS_TRIED > DEV_SEED:
             raise ValueError(
-                f"{count} samples from seed {first_seed} reach {scenes_scene.DEV_SEED}, where the seeds "
+                f"{count} samples from seed {first_seed} reach {DEV_SEED}, where the seeds "
                 "for evaluation begin"
             )
-        self.first_seed, self.count, self.questions = first_seed, count, questions
+        self.first_seed, self.count, self.questions_each = first_seed, count, questions
 
     def __len__(self) -> int:
         return self.count
@@ -89,18 +93,18 @@ class SceneSamples(Dataset):
             kinds = HARD_KINDS[rng.integers(len(HARD_KINDS))]
             if rng.random() < 0.5:
                 detail = float(rng.uniform(*SMALL_DETAIL))
-        found: list[scenes_questions.Question] = []
+        pool: list[Question] = []
         for attempt in range(SEEDS_TRIED):
             seed = self.first_seed + i * SEEDS_TRIED + attempt
-            scene = scenes_scene.make_scene(seed, size=size, kinds=kinds, detail=detail)
-            found = [q for q in scene.questions if rng.random() < KEPT.get(q.kind, 1)]
-            if found:
+            scene = make_scene(seed, size=size, kinds=kinds, detail=detail)
+            pool = [q for q in scene.questions if rng.random() < KEPT.get(q.kind, 1)]
+            if pool:
                 break
-        found = found or list(scene.questions) or [scenes_questions.Question("?", "no", "exists")]
-        order = rng.permutation(len(found))
-        chosen = [found[order[n % len(found)]] for n in range(self.questions)]
-        asked = tuple(Asked(q.text, q.answer, q.kind, q.boxes) for q in chosen)
-        return Sample(i, scene.image if is_plain else self._faint(i, scene.image), asked)
+        pool = pool or list(scene.questions) or [Question("?", "no", "exists")]
+        order = rng.permutation(len(pool))
+        chosen = [pool[order[n % len(pool)]] for n in range(self.questions_each)]
+        questions = tuple(TrainingQuestion(q.text, q.answer, q.kind, q.boxes) for q in chosen)
+        return Sample(i, scene.image if is_plain else self._faint(i, scene.image), questions)
 
     def _faint(self, i: int, image: Image.Image) -> Image.Image:
         """A third of the pictures low in contrast; the others as they are."""
@@ -123,7 +127,7 @@ class FolderSamples(Dataset):
     """A folder in VQA form, as `evaluate.questions.Folder` reads it; one question a sample."""
 
     def __init__(self, folder: Path, n: int | None = None) -> None:
-        self.source = evaluate_questions.Folder(folder, n)
+        self.source = Folder(folder, n)
         self.refs = [ref for block in self.source.blocks() for ref in block]
 
     def __len__(self) -> int:
@@ -141,7 +145,7 @@ class HubSamples(IterableDataset):
     """
 
     def __init__(self, dataset: str, split: str, subset: str | None, n: int | None) -> None:
-        self.source = evaluate_questions.Hub(dataset, split, subset, n)
+        self.source = Hub(dataset, split, subset, n)
 
     def __iter__(self) -> Iterator[Sample]:
         worker = get_worker_info()
@@ -156,11 +160,11 @@ class HubSamples(IterableDataset):
                     yield _sample(ref.index, self.source.load([ref])[0])
 
 
-def _sample(number: int, item: evaluate_questions.Item) -> Sample:
+def _sample(number: int, item: Item) -> Sample:
     """The answer that most people gave is the one to learn."""
     answer = max(item.truths, key=item.truths.count)
-    asked = Asked(item.question, answer, item.kind, item.boxes, item.instruction)
-    return Sample(number, item.image, (asked,))
+    question = TrainingQuestion(item.question, answer, item.kind, item.boxes, item.instruction)
+    return Sample(number, item.image, (question,))
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
@@ -168,12 +172,21 @@ def collate(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     return {"samples": list(samples)}
 
 
-def evidence(asked: Asked, size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
-    """`(h, w)` in [0, 1]: the share of each cell that the boxes of a picture of `size` cover."""
+def evidence(boxes: Sequence[Box], size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+    """The share of each cell of a grid that boxes cover.
+
+    Args:
+        boxes: in pixels: left, top, right, bottom.
+        size: width and height of the picture in pixels.
+        grid: `(h, w)` tokens.
+
+    Returns:
+        `(h, w)` in [0, 1].
+    """
     h, w = grid
     rows, columns = torch.arange(h), torch.arange(w)
     cover = torch.zeros(h, w)
-    for left, top, right, bottom in asked.boxes:
+    for left, top, right, bottom in boxes:
         ys = _overlap(rows, top * h / size[1], bottom * h / size[1])
         xs = _overlap(columns, left * w / size[0], right * w / size[0])
         cover = torch.maximum(cover, ys[:, None] * xs)
@@ -181,4 +194,5 @@ def evidence(asked: Asked, size: tuple[int, int], grid: tuple[int, int]) -> Tens
 
 
 def _overlap(cells: Tensor, start: float, end: float) -> Tensor:
+    """How much of each unit cell `[n, n + 1]` lies between `start` and `end`, in [0, 1]."""
     return ((cells + 1).clamp(max=end) - cells.clamp(min=start)).clamp(0, 1)

@@ -1,6 +1,7 @@
 """What the trained parts decide for a batch, softly: relevance, tensions, and each place's share.
 
-As `realizing` decides for one question, with noise, a drawn budget and a top-k that has gradients.
+As `realizing` decides for one question, with noise, a drawn budget and a top-k that has gradients
+(`relaxation`).
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,11 @@ from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.train import relaxation
 from arr_coc.train.frozen import Group
 
-# Shares of an image's tokens that a question is given, drawn evenly; the least twice, where tokens
-# encoded from a part leave most to mend.
+# Shares of an image's tokens that a question is given, drawn evenly. The least is there twice: it
+# leaves the adapter most to correct.
 SHARES = (0.05, 0.05, 0.1, 0.2, 0.4)
-NO_GLANCE = 0.1  # of the samples couple through texture alone, and are mended without a glance
+# This share of the questions couple through texture alone, and are corrected without a glance.
+NO_GLANCE = 0.1
 LEAST = 1e-6
 
 
@@ -36,8 +38,8 @@ class Decision:
     scores: Tensor  # (B, N) noisy log-relevance
     even: Tensor  # (B, N) 1 where a token is spread evenly
     shares: Tensor  # (B, N), adding up to the budget
-    found: Tensor  # (B, N) the same, with no gradient to the tensions
-    blind: Tensor  # (B,) bool, decided without a glance where texture can
+    cover_shares: Tensor  # (B, N) the same, with no gradient to the tensions
+    without_glance: Tensor  # (B,) bool, decided without one where texture can
 
 
 def decide(
@@ -46,13 +48,17 @@ def decide(
     random: Sequence[torch.Generator],
     budgets: Sequence[float] = SHARES,
 ) -> Decision:
-    """Decide for every question of a group; `random` is a generator for each of them.
+    """Decide for every question of a group.
 
-    A question is given one of `budgets`, shares of an image's tokens, drawn evenly.
+    Args:
+        parts: the trained components.
+        group: B questions with what the frozen base says about them.
+        random: a generator for each question.
+        budgets: shares of an image's tokens, of which each question is given one, drawn evenly.
     """
     draws = torch.stack([torch.rand(2, generator=g) for g in random])
-    blind = draws[:, 0] < NO_GLANCE
-    participatory = _participatory(parts, group, blind)
+    without_glance = draws[:, 0] < NO_GLANCE
+    participatory = _participatory(parts, group, without_glance)
     maps = (group.propositional, knowing.perspectival(group.textures), participatory)
     statistics = balancing.map_statistics(torch.stack(maps, 1))
     tensions = _tensions(parts, group, statistics)
@@ -64,10 +70,10 @@ def decide(
     noise = [relaxation.gumbel(relevance[0].numel(), g) for g in random]
     noise = relaxation.NOISE * torch.stack(noise).to(relevance)
     scores = _log(relevance) + noise
-    # Boxes say where the evidence is, not how much of its surroundings an answer needs: they
-    # train where to look, and leave the tensions to answers and words.
-    held = tensions.detach()
-    found = _log(_combined(parts, maps, held)) + noise
+    # Boxes say where the evidence is, not how much of its surroundings an answer needs. So `cover`,
+    # which they are for, trains where to look and leaves the tensions to answers and words: its
+    # scores are the same numbers, combined by tensions that take no gradient.
+    cover_scores = _log(_combined(parts, maps, tensions.detach())) + noise
     return Decision(
         perspectival=maps[1],
         participatory=participatory,
@@ -78,48 +84,52 @@ def decide(
         scores=scores,
         even=even,
         shares=relaxation.soft_allocation(scores, budget, spread, even),
-        found=relaxation.soft_allocation(found, budget, spread.detach(), even),
-        blind=blind,
+        cover_shares=relaxation.soft_allocation(cover_scores, budget, spread.detach(), even),
+        without_glance=without_glance,
     )
 
 
-def _participatory(parts: Components, group: Group, blind: Tensor) -> Tensor:
-    """Of every question; the `blind` ones couple without a glance, where texture can."""
-    given = (group.textures, group.embedding, group.grid)
-    seen, _ = parts.participatory(group.looks, *given)
-    if parts.texture is None:
-        return seen
-    unseen, _ = parts.participatory(None, *given)
-    return torch.where(blind[:, None, None].to(seen.device), unseen, seen)
+def _participatory(parts: Components, group: Group, without_glance: Tensor) -> Tensor:
+    """`(B, h, w)` what each question couples to; `(B,)` says which of them go without a glance."""
+    inputs = (group.textures, group.embedding, group.grid)
+    glanced, _ = parts.participatory(group.glances, *inputs)
+    if parts.texture is None:  # then nothing but the glance tells where a question points
+        return glanced
+    by_texture, _ = parts.participatory(None, *inputs)
+    return torch.where(without_glance[:, None, None].to(glanced.device), by_texture, glanced)
 
 
 def _tensions(parts: Components, group: Group, statistics: Tensor) -> Tensor:
     """`(B, 3)` of the policy, or the lexical prior's; float32, so that 1 - t has a logarithm."""
     if parts.policy is None:
-        return values([balancing.lexical_tensions(a.question) for a in group.asked], statistics)
+        lexical = [balancing.lexical_tensions(q.question) for q in group.questions]
+        return tension_values(lexical, statistics)
     return parts.policy(group.embedding, statistics).float()
 
 
 def _combined(parts: Components, maps: tuple[Tensor, ...], tensions: Tensor) -> Tensor:
     """`(B, h, w)` relevance by tensions `(B, 3)`."""
     c, e, f = (t[:, None, None] for t in tensions.unbind(1))
-    given = SimpleNamespace(compress=c, exploit=e, focus=f)
-    return balancing.combine(*maps, given, parts.scalars())
+    each = SimpleNamespace(compress=c, exploit=e, focus=f)  # as `Tensions`, a value per question
+    return balancing.combine(*maps, each, parts.scalars())
 
 
 def _budgets(draws: Tensor, grid: tuple[int, int], budgets: Sequence[float]) -> Tensor:
-    """`(B,)` draws in [0, 1) -> int64 tokens."""
-    N = grid[0] * grid[1]
+    """`(B,)` draws in [0, 1) -> int64 tokens, at least one fewer than the grid has."""
+    native_tokens = grid[0] * grid[1]
     shares = [budgets[int(draw * len(budgets))] for draw in draws]
-    tokens = [max(MINIMUM_BUDGET, config.tokens_for_share(share, N)) for share in shares]
-    return torch.tensor(tokens).clamp(max=N - 1)
+    tokens = [max(MINIMUM_BUDGET, config.tokens_for_share(s, native_tokens)) for s in shares]
+    return torch.tensor(tokens).clamp(max=native_tokens - 1)
 
 
 def _even(budget: Tensor, spread: Tensor, grid: tuple[int, int]) -> Tensor:
-    """`(B, N)` 1 at the places to spread evenly, a share `spread` `(B,)` of the budget."""
+    """`(B, N)` 1 at the places to spread evenly, a share `spread` `(B,)` of the budget.
+
+    One token at least is left for the best place.
+    """
     even = torch.zeros(len(budget), grid[0] * grid[1])
-    for row, (k, share) in enumerate(zip(budget.tolist(), spread.tolist())):
-        if count := min(round(share * k), k - 1):
+    for row, (tokens, share) in enumerate(zip(budget.tolist(), spread.tolist())):
+        if count := min(round(share * tokens), tokens - 1):
             even[row, attending.uniform(grid, count).native_index()] = 1
     return even
 
@@ -128,6 +138,6 @@ def _log(relevance: Tensor) -> Tensor:
     return relevance.flatten(1).clamp(min=LEAST).log()
 
 
-def values(tensions: Sequence[config.Tensions], like: Tensor) -> Tensor:
+def tension_values(tensions: Sequence[config.Tensions], like: Tensor) -> Tensor:
     """`(B, 3)` compress, exploit, focus, on the device of `like`."""
     return like.new_tensor([[t.compress, t.exploit, t.focus] for t in tensions])

@@ -28,10 +28,9 @@ from arr_coc.qwen.encoding import (
 )
 from arr_coc.qwen.inputs import Picture, Prompt
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scenes import questions
+from arr_coc.scenes.questions import KINDS
 from arr_coc.texture import texture
-from arr_coc.train import data
-from arr_coc.train.data import Asked, Sample
+from arr_coc.train.data import Sample, TrainingQuestion, evidence
 
 
 @dataclass(frozen=True)
@@ -223,21 +222,21 @@ def _joined(tokens: Sequence[TokenSet]) -> TokenSet:
 
 @dataclass
 class Group:
-    """B questions about P pictures of one grid, with what the frozen base and texture say."""
+    """B questions about P pictures of one grid, with what the frozen base and texture say of them."""
 
-    samples: list[Sample]
-    asked: list[Asked]
-    owner: list[int]  # B, which picture
-    pictures: list[Any]
-    full: list[TokenSet]
-    glances: list[TokenSet]  # P
-    prompts: list[Any]
-    answers: list[list[int]]
-    looks: Looks
+    samples: list[Sample]  # P
+    questions: list[TrainingQuestion]  # B
+    picture_of: list[int]  # B, index of each question's picture
+    pictures: list[Picture]  # P
+    full_tokens: list[TokenSet]  # P, the full encoder's
+    glance_tokens: list[TokenSet]  # P, the low-resolution pass's
+    prompts: list[Prompt]  # B
+    answers: list[list[int]]  # B, token ids with the end token
+    glances: Looks  # B
     textures: Tensor  # (B, 13, h, w)
     propositional: Tensor  # (B, h, w)
     embedding: Tensor  # (B, D)
-    evidence: Tensor  # (B, N)
+    evidence: Tensor  # (B, N) in [0, 1] from boxes, or else attention
     unboxed: list[bool]  # B, no boxes, and not because there is nothing to look at
 
     @property
@@ -247,8 +246,8 @@ class Group:
 
     def key(self, row: int) -> tuple[int, int]:
         """A question's sample and its place there: the same whatever else is in the batch."""
-        owner = self.owner[row]
-        return self.samples[owner].number, row - self.owner.index(owner)
+        picture = self.picture_of[row]
+        return self.samples[picture].number, row - self.picture_of.index(picture)
 
 
 @torch.no_grad()
@@ -256,43 +255,43 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
     """Run the frozen passes for samples whose pictures have one size."""
     pictures = [host.picture(s.image) for s in samples]
     grid = pictures[0].grid
-    pairs = [(p, a) for p, s in enumerate(samples) for a in s.asked]
-    owner, asked = [p for p, _ in pairs], [a for _, a in pairs]
-    prompts = [host.prompt(pictures[p], a.text) for p, a in pairs]
-    full, glances = (
-        encode_full(host, pictures),
-        glance_pictures(host, pictures),
-    )
-    small = _grid_of(glances[0], grid)
-    pixels = torch.cat([p.pixels() for p in pictures])
-    told = looks(host, prompts, [glances[p] for p in owner], small)
-    evidence = torch.stack(
-        [data.evidence(a, samples[p].image.size, grid).flatten() for p, a in pairs]
-    ).to(host.device)
+    picture_of = [p for p, sample in enumerate(samples) for _ in sample.questions]
+    questions = [question for sample in samples for question in sample.questions]
+    prompts = [host.prompt(pictures[p], q.text) for p, q in zip(picture_of, questions)]
+    full_tokens, glance_tokens = encode_full(host, pictures), glance_pictures(host, pictures)
+    glance_grid = _grid_of(glance_tokens[0])
+    glances = looks(host, prompts, [glance_tokens[p] for p in picture_of], glance_grid)
+    covered = [
+        evidence(q.boxes, samples[p].image.size, grid) for p, q in zip(picture_of, questions)
+    ]
+    wanted = torch.stack(covered).flatten(1).to(host.device)  # (B, N)
     # A scene has boxes wherever there is a place to look at.
-    unboxed = [not a.boxes and a.kind not in questions.KINDS for a in asked]
+    unboxed = [not q.boxes and q.kind not in KINDS for q in questions]
+    # Where nobody drew boxes, the base's own attention at full resolution says where to look.
     if rows := [row for row, unknown in enumerate(unboxed) if unknown]:
-        tokens = [full[owner[row]] for row in rows]
-        seen = looks(host, [prompts[row] for row in rows], tokens, grid)
-        evidence[rows] = seen.attention.flatten(1).to(evidence)
+        tokens = [full_tokens[picture_of[row]] for row in rows]
+        full = looks(host, [prompts[row] for row in rows], tokens, grid)
+        wanted[rows] = full.attention.flatten(1).to(wanted)
+    pixels = torch.cat([p.pixels() for p in pictures])
     return Group(
         samples=samples,
-        asked=asked,
-        owner=owner,
+        questions=questions,
+        picture_of=picture_of,
         pictures=pictures,
-        full=full,
-        glances=glances,
+        full_tokens=full_tokens,
+        glance_tokens=glance_tokens,
         prompts=prompts,
-        answers=[answer_ids(host, a.answer) for a in asked],
-        looks=told,
-        textures=texture(pixels, grid)[owner],
-        propositional=knowing.propositional(pixels, grid)[owner],
-        embedding=torch.cat([host.embed(a.question) for a in asked]),
-        evidence=evidence,
+        answers=[answer_ids(host, q.answer) for q in questions],
+        glances=glances,
+        textures=texture(pixels, grid)[picture_of],
+        propositional=knowing.propositional(pixels, grid)[picture_of],
+        embedding=torch.cat([host.embed(q.question) for q in questions]),
+        evidence=wanted,
         unboxed=unboxed,
     )
 
 
-def _grid_of(tokens: TokenSet, grid: tuple[int, int]) -> tuple[int, int]:
+def _grid_of(tokens: TokenSet) -> tuple[int, int]:
+    """`(rows, columns)` of tokens that stand on a regular grid."""
     rows = len(tokens.places[:, 0].unique())
     return rows, len(tokens) // rows

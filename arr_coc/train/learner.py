@@ -2,8 +2,8 @@
 
 The base is held outside the module tree: a frozen submodule would be written into every checkpoint
 and its tied weights break them. One forward pass asks the base what it sees (`frozen`), decides
-where every question's tokens would go, softly (`decision`), and asks the base again with them
-(`losses`). What was decided is noted for the log.
+where every question's tokens go (`decision`), asks the base again with those tokens (`answering`)
+and compares (`losses`). What was decided is noted for the log.
 """
 
 from collections import defaultdict
@@ -37,45 +37,50 @@ class Learner(nn.Module):
         seed: int = 0,
         budgets: Sequence[float] = SHARES,
     ) -> None:
-        """`budgets` are the shares of an image's tokens that questions are given, drawn evenly."""
+        """`seed` keys the noise; `budgets` are shares of an image's tokens, of which each question is
+        given one, drawn evenly.
+        """
         super().__init__()
         self.parts = parts
-        self._held = [host]  # a list: not a submodule
+        self._base = [host]  # a list: not a submodule
         host.model.requires_grad_(False)
         self.seed, self.budgets = seed, budgets
         self.epoch, self.watching = 0, False
-        self.sums: dict[str, float] = defaultdict(float)
-        self.counted = 0
+        # For the log: each loss, summed over the forward passes since the last entry.
+        self.loss_sums: dict[str, float] = defaultdict(float)
+        self.passes = 0
         self.notes: dict[str, Any] = {}
 
     @property
     def host(self) -> ARRCOCQwen:
         """The frozen base."""
-        return self._held[0]
+        return self._base[0]
 
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
         """The mean loss over every question of the samples."""
-        by_size = defaultdict(list)
+        # Pictures of one size have one grid, and go through the base together.
+        by_size: dict[tuple[int, int], list[Sample]] = defaultdict(list)
         for sample in samples:
             by_size[sample.image.size].append(sample)
         self.notes = {}
-        terms, count = defaultdict(list), 0
+        terms: dict[str, list[Tensor]] = defaultdict(list)
+        count = 0
         for members in by_size.values():
             group = gather(self.host, members)
-            count += len(group.asked)
+            count += len(group.questions)
             for name, values in self.losses(group).items():
                 terms[name].append(values.sum())
         means = {name: torch.stack(values).sum() / count for name, values in terms.items()}
-        self.counted += 1
+        self.passes += 1
         for name, value in means.items():
-            self.sums[name] += float(value.detach())
+            self.loss_sums[name] += float(value.detach())
         return {"loss": sum(WEIGHTS[name] * value for name, value in means.items())}
 
     def losses(self, group: Group) -> dict[str, Tensor]:
         """Every loss, per question `(B,)`; noise is keyed by sample, question and epoch."""
         random = [
             relaxation.generator(self.seed, self.epoch, *group.key(row))
-            for row in range(len(group.asked))
+            for row in range(len(group.questions))
         ]
         decision = decide(self.parts, group, random, self.budgets)
         losses = question_losses(self.host, self.parts, group, decision, epoch=self.epoch)
@@ -89,39 +94,40 @@ class Learner(nn.Module):
 
 @torch.no_grad()
 def notes(
-    host: ARRCOCQwen, group: Group, made: Decision, seen: dict[str, Tensor]
+    host: ARRCOCQwen, group: Group, decision: Decision, observed: dict[str, Tensor]
 ) -> dict[str, Any]:
     """Statistics at the stage borders, tokens by kind, and the decision of the first question.
 
-    `seen` is of `Losses`: the first question's answer logits, and kept tokens before and after the
-    adapter of the first question that has them.
+    `observed` is that of `QuestionLosses`.
     """
     stages = {
         "texture": group.textures, "propositional": group.propositional,
-        "perspectival": made.perspectival, "participatory": made.participatory,
-        "embedding": group.embedding, "relevance": made.relevance,
-        "shares": made.shares, "tensions": made.tensions,
-        "features": group.full[0].features, "attention": group.looks.attention, **seen,
+        "perspectival": decision.perspectival, "participatory": decision.participatory,
+        "embedding": group.embedding, "relevance": decision.relevance,
+        "shares": decision.shares, "tensions": decision.tensions,
+        "features": group.full_tokens[0].features, "attention": group.glances.attention, **observed,
     }  # fmt: skip
-    kept = relaxation.hard_allocation(made.scores[:1], made.budget[:1], made.even[:1])[0]
-    asked = group.asked[0]
+    kept = relaxation.hard_allocation(decision.scores[:1], decision.budget[:1], decision.even[:1])[
+        0
+    ]
+    question = group.questions[0]
     return {
         "stages": {name: statistics(tensor) for name, tensor in stages.items()},
         "tokens": {
             "native": group.pictures[0].tokens,
-            "glance": group.looks.attention[0].numel(),
+            "glance": group.glances.attention[0].numel(),
             "kept": len(kept),
-            "even": int(made.even[0].sum()),
+            "even": int(decision.even[0].sum()),
         },
         "decision": {
             "sample": group.samples[0].number,
-            "question": asked.question,
-            "truth": asked.answer,
+            "question": question.question,
+            "truth": question.answer,
             # The likeliest token at each place of the truth, what stands before it being given.
-            "said": host.tokenizer.decode(seen["logits"].argmax(-1), skip_special_tokens=True),
-            "kind": asked.kind,
-            "tensions": [round(t, 4) for t in made.tensions[0].tolist()],
-            "budget": int(made.budget[0]),
+            "said": host.tokenizer.decode(observed["logits"].argmax(-1), skip_special_tokens=True),
+            "kind": question.kind,
+            "tensions": [round(t, 4) for t in decision.tensions[0].tolist()],
+            "budget": int(decision.budget[0]),
             "kept": kept.tolist(),
         },
     }

@@ -23,7 +23,7 @@ from arr_coc.train.answering import (
     is_answered,
     soft_selection,
 )
-from arr_coc.train.decision import LEAST, Decision, values
+from arr_coc.train.decision import LEAST, Decision, tension_values
 from arr_coc.train.frozen import Group
 
 WEIGHTS = {
@@ -67,7 +67,7 @@ def question_losses(
     hard = hard_rows(
         group, epoch=epoch, has_adapter=parts.adapter is not None, trains_decision=trains_decision
     )
-    soft = [row for row in range(len(group.asked)) if row not in set(hard)]
+    soft = [row for row in range(len(group.questions)) if row not in set(hard)]
     tokens, shares = soft_selection(group, decision, soft)
     logits = dict(zip(soft, answer_logits(host, group, soft, tokens, shares)))
     losses["answer"] = _placed(answer_loss(host, group, logits), soft, group)
@@ -96,7 +96,7 @@ def hard_rows(group: Group, *, epoch: int, has_adapter: bool, trains_decision: b
     """
     if not has_adapter:
         return []
-    turns = [epoch + sum(group.key(row)) for row in range(len(group.asked))]
+    turns = [epoch + sum(group.key(row)) for row in range(len(group.questions))]
     return [row for row, turn in enumerate(turns) if turn % 2 or not trains_decision]
 
 
@@ -109,7 +109,7 @@ def decision_losses(
     """The losses that need no answer; "prior" where there is a policy to learn it."""
     head_weights = None if parts.heads is None else parts.heads.weights(group.embedding)
     losses = {
-        "cover": cover(decision.found, group.evidence),
+        "cover": cover(decision.cover_shares, group.evidence),
         "pressure": pressure(decision.relevance, decision.budget),
         "diversity": diversity(decision.tensions, head_weights),
     }
@@ -156,12 +156,12 @@ def diversity(tensions: Tensor, head_weights: Tensor | None) -> Tensor:
 def prior(host: ARRCOCQwen, policy: TensionPolicy, group: Group, decision: Decision) -> Tensor:
     """Cross-entropy of the tensions with what words suggest: the question's, and a phrase's each."""
     tensions = decision.tensions
-    targets = values([phrases.prior(a) for a in group.asked], tensions)
-    drawn = [phrases.phrase(*group.key(row)) for row in range(len(group.asked))]
+    targets = tension_values([phrases.prior(q) for q in group.questions], tensions)
+    drawn = [phrases.phrase(*group.key(row)) for row in range(len(group.questions))]
     with torch.no_grad():
         embedding = torch.cat([host.embed(text) for text, _ in drawn])
     of_phrases = policy(embedding, decision.statistics.detach()).float()
-    phrase_targets = values([target for _, target in drawn], of_phrases)
+    phrase_targets = tension_values([target for _, target in drawn], of_phrases)
     own = tension_cross_entropy(tensions, targets)
     return 0.5 * (own + tension_cross_entropy(of_phrases, phrase_targets))
 
@@ -190,7 +190,7 @@ def answer_loss(host: ARRCOCQwen, group: Group, logits: dict[int, Tensor]) -> Te
     taught = [i for i, row in enumerate(rows) if group.unboxed[row]]
     if not taught:
         return losses
-    full = [group.full[group.owner[rows[i]]] for i in taught]
+    full = [group.full_tokens[group.picture_of[rows[i]]] for i in taught]
     with torch.no_grad():
         teacher = answer_logits(host, group, [rows[i] for i in taught], full)
     divergence = teacher_divergence([logits[rows[i]] for i in taught], teacher)
@@ -238,4 +238,4 @@ def _distance(a: Tensor, b: Tensor) -> Tensor:
 def _placed(losses: Tensor, rows: Sequence[int], group: Group) -> Tensor:
     """`(len(rows),)` losses -> `(B,)`, 0 for the group's other questions."""
     index = torch.tensor(rows, dtype=torch.long, device=losses.device)
-    return losses.new_zeros(len(group.asked)).index_put((index,), losses)
+    return losses.new_zeros(len(group.questions)).index_put((index,), losses)

@@ -1,4 +1,4 @@
-"""Phrases: wordings a policy is taught, and the tensions that a stated rule gives each."""
+"""Phrases: questions without a picture for the policy, and the tensions a stated rule gives any wording."""
 
 import re
 
@@ -6,10 +6,11 @@ import numpy as np
 
 from arr_coc.balancing import LEXICON, mean_tensions, word_kinds
 from arr_coc.config import Tensions
-from arr_coc.train.data import Asked
+from arr_coc.train.data import TrainingQuestion
 
-# Of a phrase, in place of the lexicon's: what is learned of other wordings stays short of it.
-TAUGHT = {"target": Tensions(compress=0.25, exploit=0.65, focus=0.8)}
+# Targets for kinds of phrase in place of the lexicon's: what a policy learns for wordings that it has
+# not seen falls short of its targets.
+PHRASE_TARGETS = {"target": Tensions(compress=0.25, exploit=0.65, focus=0.8)}
 # One place and what touches it; on development scenes more focus answered more of these.
 NEXT_TO = Tensions(compress=0.25, exploit=0.65, focus=0.92)
 NEXT_TO_WORDS = re.compile(r"\b(?:left of|right of|above|over|below|under|beside|next to)\b", re.I)
@@ -55,16 +56,16 @@ def phrase(number: int, place: int) -> tuple[str, Tensions]:
     """A question for the tensions alone, and the tensions that belong to its kind."""
     rng = np.random.default_rng((number, place, 2))
     kind = list(PHRASES)[rng.integers(len(PHRASES))]
-    return str(rng.choice(PHRASES[kind])), TAUGHT.get(kind, Tensions(*LEXICON[kind][1]))
+    return str(rng.choice(PHRASES[kind])), PHRASE_TARGETS.get(kind, Tensions(*LEXICON[kind][1]))
 
 
-def prior(asked: Asked) -> Tensions:
+def prior(question: TrainingQuestion) -> Tensions:
     """The tensions that the words of a question suggest: a guide for the policy.
 
     The lexicon's, but for what lies next to a thing, for which it has no word; and a question that
     asks for one thing "in the picture" does not ask for the whole.
     """
-    if NEXT_TO_WORDS.search(asked.question):
+    if NEXT_TO_WORDS.search(question.question):
         return NEXT_TO
-    kinds = word_kinds(asked.question)
+    kinds = word_kinds(question.question)
     return mean_tensions([kind for kind in kinds if kind != "whole"] or kinds)

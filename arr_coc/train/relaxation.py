@@ -1,8 +1,14 @@
-"""Relaxing: a top-k that lets gradients through, for training what decides where tokens go.
+"""A relaxed top-k, with gradients to whatever decides where tokens go.
 
-Hard top-k has no gradient. Here each place is kept by a share in (0, 1), the shares of an image add up
-to its budget, and noise on the scores explores other choices. The shares go into the frozen language
-model as `log(share)` on the attention to each visual token: a token with share 0 is as good as dropped.
+A hard top-k is a step: move a score a little and either nothing changes or a whole token does, so its
+gradient is 0 almost everywhere. Here each place is kept by a share in (0, 1) that changes smoothly with
+its score, and the shares of an image add up to its budget, so that keeping more of one place means
+keeping less of the others. Noise on the scores explores other choices.
+
+*Soft* questions show the frozen language model these shares, as `log(share)` added to the attention paid
+to each visual token: share 1 adds nothing, share 0 is a dropped token, and in between the answer's loss
+has a gradient to every share. *Hard* questions keep `hard_allocation` of the same scores, which is
+exactly the budget, and send the gradient of the soft shares back (straight-through, `answering`).
 """
 
 import hashlib
@@ -10,25 +16,28 @@ import hashlib
 import torch
 from torch import Tensor
 
-# Nats of log-relevance over which a place goes from mostly dropped to mostly kept.
+# Nats of log-relevance over which a place goes from mostly dropped to mostly kept. A lower temperature
+# is nearer to the hard top-k, but gives a gradient only to places near the threshold; a higher one
+# reaches more places and is further from what is kept in the end.
 TEMPERATURE = 0.5
 NOISE = 0.3  # scale of the Gumbel noise on log-relevance
-STEPS = 40  # of bisection: float32's own precision
+STEPS = 40  # halvings of the threshold's interval: float32's own precision
 EPS = 1e-6
 
 
 def soft_top_k(scores: Tensor, total: Tensor, temperature: float = TEMPERATURE) -> Tensor:
     """Shares `sigmoid((score - threshold) / temperature)` that add up to `total`.
 
-    The threshold depends on every score and on the total; its derivative is taken by the implicit
-    function theorem. Without it raising all scores would seem to help.
+    The threshold is found by bisection, without gradients. It depends on every score and on the total,
+    and its derivative is put back afterwards: without it raising all scores would seem to help.
 
     Args:
-        scores: `(B, N)`, -inf where a place is out of the question.
+        scores: `(B, N)`, -inf where a place is not to be chosen.
         total: `(B,)`, each above 0 and below the number of finite scores.
+        temperature: in the units of the scores.
 
     Returns:
-        `(B, N)` in (0, 1).
+        `(B, N)` in (0, 1), 0 where the score is -inf.
     """
     finite = scores.isfinite()
     known = torch.where(finite, scores, scores.new_zeros(()))
@@ -42,16 +51,24 @@ def soft_top_k(scores: Tensor, total: Tensor, temperature: float = TEMPERATURE) 
             over = share.sum(1, keepdim=True) > total[:, None]
             low, high = torch.where(over, middle, low), torch.where(over, high, middle)
         share = torch.sigmoid((known - high) / temperature) * finite
-        slope = share * (1 - share)
+        slope = share * (1 - share)  # temperature times the derivative of a share by its own score
         slope_sum = slope.sum(1, keepdim=True).clamp(min=EPS)
+    # The threshold t keeps sum_i sigmoid((s_i - t) / T) = total, with T the temperature. By the
+    # implicit function theorem dt = (sum_i slope_i ds_i - T dtotal) / sum_i slope_i. The terms
+    # `x - x.detach()` are 0 in value and have the gradient of x: they carry dt and move nothing.
     moved = (slope * (known - known.detach())).sum(1, keepdim=True)
     moved = moved - temperature * (total - total.detach())[:, None]
-    threshold = high + moved / slope_sum  # equal to `high`; the difference carries the gradient
+    threshold = high + moved / slope_sum  # (B, 1), equal to `high` in value
     return torch.sigmoid((known - threshold) / temperature) * finite
 
 
 def soft_allocation(scores: Tensor, budget: Tensor, spread: Tensor, even: Tensor) -> Tensor:
     """The relaxation of `allocators.Spread` over `TopK`: shares that add up to the budget.
+
+    Tokens that are spread evenly are wholly there; the rest of the budget is a soft top-k of the other
+    places. How many are spread is a whole number, and would give the focus tension no gradient.
+    So each even place carries its part of the gradient of `spread * budget`, and the total of the soft
+    top-k carries the opposite: more spread is a little more of every even place, and less of the best.
 
     Args:
         scores: `(B, N)` log-relevance.
@@ -64,23 +81,27 @@ def soft_allocation(scores: Tensor, budget: Tensor, spread: Tensor, even: Tensor
     """
     count = even.sum(1)
     wanted = spread * budget
-    # The count is rounded; its gradient is that of the tension.
-    total = (budget - count) - (wanted - wanted.detach())
-    rest = torch.where(even > 0, -torch.inf, scores)
-    best = soft_top_k(rest, total.clamp(min=0.5))
-    carried = 1 + (wanted - wanted.detach())[:, None] / count.clamp(min=1)[:, None]
+    gradient_only = wanted - wanted.detach()  # 0 in value
+    total = (budget - count) - gradient_only
+    others = torch.where(even > 0, -torch.inf, scores)
+    best = soft_top_k(others, total.clamp(min=0.5))
+    carried = 1 + gradient_only[:, None] / count.clamp(min=1)[:, None]
     return even * carried + best
 
 
 def hard_allocation(scores: Tensor, budget: Tensor, even: Tensor) -> list[Tensor]:
-    """What the same scores keep for good: raster indices of each image, `budget` of them."""
+    """The hard selection of the same scores: raster indices of each image, in rising order.
+
+    Exactly `budget` of them: the even places rank first, whatever their scores, and the ranking is cut
+    there. As the Realizer keeps them, but for the noise; ties go to the place that comes first.
+    """
     order = torch.where(even > 0, torch.inf, scores.detach())
     ranked = torch.sort(order, dim=1, descending=True, stable=True).indices
-    return [row[: int(k)].sort().values for row, k in zip(ranked, budget)]
+    return [row[: int(tokens)].sort().values for row, tokens in zip(ranked, budget)]
 
 
 def generator(*key: int) -> torch.Generator:
-    """A CPU generator that depends on the key alone: two processes draw what one would."""
+    """A CPU generator that depends on the key alone, so that two processes draw what one would."""
     digest = hashlib.sha256(repr(key).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 

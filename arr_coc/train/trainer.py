@@ -1,18 +1,28 @@
-"""Trainer: Trainer of transformers with two learning rates, a clock over resumes, and a watch."""
+"""The Trainer of transformers, with a learning rate of its own for the gates, a clock and a watch."""
 
 import json
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import Trainer, TrainerCallback
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import (
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from arr_coc.train.learner import Learner
 
-WARM_UP = 0.03  # of the run
-LEAST_RATE = 0.05  # of the learning rate, at the end
+WARM_UP = 0.03  # share of the run in which the learning rate rises
+LEAST_RATE = 0.05  # share of the learning rate that is left at the end
 GATES_RATE = 20  # times the learning rate: nothing behind a shut gate learns
 
 
@@ -32,8 +42,10 @@ class Clock(TrainerCallback):
         fall = LEAST_RATE + (1 - LEAST_RATE) * (1 + math.cos(math.pi * self.progress)) / 2
         return rise * fall
 
-    def on_step_begin(self, args, state, control, **_) -> None:
-        """Before each step, in every process."""
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Before each step, in every process: how far the run is, by whichever is further."""
         self.progress = min(1.0, state.global_step / self.steps)
         if self.minutes is None:
             return
@@ -43,24 +55,30 @@ class Clock(TrainerCallback):
             dist.broadcast(spent, 0)
         self.progress = min(1.0, max(self.progress, float(spent)))
 
-    def on_step_end(self, args, state, control, **_) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         """Stop once the time is over."""
         control.should_training_stop = control.should_training_stop or self.progress >= 1
 
 
 class Watch(TrainerCallback):
-    """Keys the noise by epoch, and keeps statistics and sampled decisions in OUT.work."""
+    """Keys the noise by epoch, and writes statistics and sampled decisions to OUT.work."""
 
     def __init__(self, learner: Learner, work: Path, every: int) -> None:
         self.learner, self.work, self.every = learner, work, every
 
-    def on_step_begin(self, args, state, control, **_) -> None:
-        """Before each step."""
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Before each step: its epoch, and whether the first process writes notes of it."""
         self.learner.epoch = int(state.epoch or 0)
         self.learner.watching = state.global_step % self.every == 0 and state.is_world_process_zero
 
-    def on_step_end(self, args, state, control, **_) -> None:
-        """Write what was noted."""
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Append this step's notes to `stages.jsonl`, and its decision to `trail.jsonl`."""
         if not self.learner.watching:
             return
         notes = {"step": state.global_step, **self.learner.notes}
@@ -73,35 +91,35 @@ class Watch(TrainerCallback):
 class PartsTrainer(Trainer):
     """`Trainer` with a learning rate that may follow the clock, and each loss in its log."""
 
-    def __init__(self, *args, clock: Clock, **kwargs) -> None:
+    def __init__(self, *args: Any, clock: Clock, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.clock = clock
 
-    def create_optimizer(self, model=None):
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         """As `Trainer`; the adapter's gates, which start at 0, learn faster and do not decay."""
         optimizer = super().create_optimizer(model)
         trained = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
         gates = [p for name, p in trained if name.endswith("adapter.gates")]
-        own = {id(p) for p in gates}
+        gate_ids = {id(p) for p in gates}
         for group in optimizer.param_groups:
-            group["params"] = [p for p in group["params"] if id(p) not in own]
+            group["params"] = [p for p in group["params"] if id(p) not in gate_ids]
         if gates:
             rate = GATES_RATE * self.args.learning_rate
             optimizer.add_param_group({"params": gates, "lr": rate, "weight_decay": 0.0})
         return optimizer
 
-    def create_scheduler(self, num_training_steps: int, optimizer=None):
-        """As `Trainer`; the clock's factor on the learning rate."""
-        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-            optimizer or self.optimizer, self.clock.rate
-        )
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: Optimizer | None = None
+    ) -> LambdaLR:
+        """As `Trainer`; the factor on the learning rate is the clock's."""
+        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.clock.rate)
         return self.lr_scheduler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As `Trainer`, with the mean of each loss since the last log, of this process."""
         learner = self.accelerator.unwrap_model(self.model)
-        if learner.counted:
-            logs |= {k: round(v / learner.counted, 4) for k, v in learner.sums.items()}
-            learner.sums.clear()
-            learner.counted = 0
+        if learner.passes:
+            logs |= {k: round(v / learner.passes, 4) for k, v in learner.loss_sums.items()}
+            learner.loss_sums.clear()
+            learner.passes = 0
         super().log(logs, start_time)
