@@ -41,7 +41,7 @@ def soft_selection(
         budget = int(decision.budget[row])
         count = min(decision.shares.shape[1], budget + max(SPARE, budget // 2))
         index = decision.shares[row].detach().topk(count).indices.sort().values
-        tokens.append(group.full_tokens[group.picture_of[row]].at(index))
+        tokens.append(group.full_of(row).at(index))
         shares.append(decision.shares[row, index])
     return tokens, shares
 
@@ -67,7 +67,7 @@ def hard_selection(
     soft = [decision.shares[row, index] for row, index in zip(rows, kept)]
     return HardSelection(
         partial=partial,
-        full=[group.full_tokens[group.picture_of[row]].at(index) for row, index in zip(rows, kept)],
+        full=[group.full_of(row).at(index) for row, index in zip(rows, kept)],
         adapted=adapt(adapter, group, decision, rows, partial),
         shares=[1 + share - share.detach() for share in soft],
     )
@@ -136,7 +136,7 @@ def answer_logits(
             answers,
             [shares[i] for i in batch],
         )
-        by_row |= zip(batch, logits.split([len(answer) for answer in answers]))
+        by_row.update(zip(batch, logits.split([len(answer) for answer in answers])))
     return [by_row[i] for i in range(len(rows))]
 
 

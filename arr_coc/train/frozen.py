@@ -244,6 +244,10 @@ class Group:
         """`(h, w)` of every picture."""
         return self.pictures[0].grid
 
+    def full_of(self, row: int) -> TokenSet:
+        """The full encoder's tokens of a question's picture."""
+        return self.full_tokens[self.picture_of[row]]
+
     def key(self, row: int) -> tuple[int, int]:
         """A question's sample and its place there: the same whatever else is in the batch."""
         picture = self.picture_of[row]

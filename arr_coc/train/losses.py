@@ -57,7 +57,15 @@ class QuestionLosses:
 def question_losses(
     host: ARRCOCQwen, parts: Components, group: Group, decision: Decision, *, epoch: int = 0
 ) -> QuestionLosses:
-    """Every loss that reaches a part which is trained."""
+    """Every loss that reaches a part which is trained.
+
+    Args:
+        host: the frozen base.
+        parts: the components, of which those with `requires_grad` are trained.
+        group: B questions.
+        decision: where their tokens go.
+        epoch: turns the questions between the soft and the hard way of asking.
+    """
     trains_decision = any(
         parameter.requires_grad
         for name, parameter in parts.named_parameters()
@@ -68,20 +76,22 @@ def question_losses(
         group, epoch=epoch, has_adapter=parts.adapter is not None, trains_decision=trains_decision
     )
     soft = [row for row in range(len(group.questions)) if row not in set(hard)]
+
     tokens, shares = soft_selection(group, decision, soft)
     logits = dict(zip(soft, answer_logits(host, group, soft, tokens, shares)))
     losses["answer"] = _placed(answer_loss(host, group, logits), soft, group)
     observed = {}
     if hard:
-        kept = hard_selection(host, parts.adapter, group, decision, hard)
+        selection = hard_selection(host, parts.adapter, group, decision, hard)
         # From an answer that the kept places do not hold the adapter would learn to guess.
-        learnable = is_answered(host, group, hard, kept.full)
-        adapted = detached_unless(learnable, kept.adapted)
-        hard_logits = dict(zip(hard, answer_logits(host, group, hard, adapted, kept.shares)))
+        learnable = is_answered(host, group, hard, selection.full)
+        adapted = detached_unless(learnable, selection.adapted)
+        hard_logits = dict(zip(hard, answer_logits(host, group, hard, adapted, selection.shares)))
         losses["mended"] = _placed(answer_loss(host, group, hard_logits), hard, group)
-        remaining = remaining_distance(kept.partial, kept.adapted, kept.full)
+        remaining = remaining_distance(selection.partial, selection.adapted, selection.full)
         losses["distil"] = _placed(remaining, hard, group)
-        observed = {"kept": kept.partial[0].features, "adapted": kept.adapted[0].features.detach()}
+        observed["kept"] = selection.partial[0].features
+        observed["adapted"] = selection.adapted[0].features.detach()
         logits |= hard_logits
     observed["logits"] = logits[0].detach()
     return QuestionLosses(losses, observed)
@@ -190,7 +200,7 @@ def answer_loss(host: ARRCOCQwen, group: Group, logits: dict[int, Tensor]) -> Te
     taught = [i for i, row in enumerate(rows) if group.unboxed[row]]
     if not taught:
         return losses
-    full = [group.full_tokens[group.picture_of[rows[i]]] for i in taught]
+    full = [group.full_of(rows[i]) for i in taught]
     with torch.no_grad():
         teacher = answer_logits(host, group, [rows[i] for i in taught], full)
     divergence = teacher_divergence([logits[rows[i]] for i in taught], teacher)

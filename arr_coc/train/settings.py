@@ -1,4 +1,4 @@
-"""What a training run is told: the command line, and the `Settings` that it becomes."""
+"""The settings of a training run: the command line, and the frozen `Settings` that it becomes."""
 
 import argparse
 import json
