@@ -53,16 +53,16 @@ def samples():
 # --- the frozen base, many questions at once ---
 
 
-def test_batched_looks_are_those_of_one_question(host, picture):
+def test_batched_glances_are_those_of_one_question(host, picture):
     asks = [host.prepare(picture, q) for q in QUESTIONS]
     budget = glance_tokens(asks[0].picture.grid)
     with torch.no_grad():
         one = [host.glance(ask, q, budget) for ask, q in zip(asks, QUESTIONS)]
         glances = frozen.glance_pictures(host, [ask.picture for ask in asks])
-        many = frozen.looks(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
-    for row, look in enumerate(one):
+        many = frozen.readings(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
+    for row, glance in enumerate(one):
         for name in ("attention", "heads", "states", "answering"):
-            single, batched = getattr(look, name)[0], getattr(many, name)[row]
+            single, batched = getattr(glance, name)[0], getattr(many, name)[row]
             assert torch.allclose(single, batched, atol=2e-4), name
 
 

@@ -34,7 +34,7 @@ from arr_coc.train.data import Sample, TrainingQuestion, evidence
 
 
 @dataclass(frozen=True)
-class Looks:
+class Readings:
     """As `realizing.Glance`, for B questions on one grid: what trained parts read of a glance."""
 
     attention: Tensor  # (B, gh, gw)
@@ -107,10 +107,13 @@ def glance_pictures(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[Token
     return placed
 
 
-def looks(
+def readings(
     host: ARRCOCQwen, prompts: Sequence[Prompt], tokens: Sequence[TokenSet], grid: tuple[int, int]
-) -> Looks:
-    """What the token about to answer pays to each of the tokens, `grid` of them in every row."""
+) -> Readings:
+    """What is read of one prefill of every prompt: the attention of the token about to answer, and more.
+
+    `grid` is that of the visual tokens, the same in every row.
+    """
     batch = padded(host, prompts, tokens, [[] for _ in prompts])
     cache = host.new_cache()
     output = host.model.model(
@@ -127,7 +130,7 @@ def looks(
     last, rows = batch.lengths - 1, torch.arange(len(prompts), device=batch.ids.device)
     heads = last_attention(host, output.hidden_states, cache, batch, last)[..., columns]
     half = output.hidden_states[len(host.all_layers) // 2]
-    return Looks(
+    return Readings(
         attention=heads[:, host.attention_layers].mean((1, 2)).view(-1, *grid),
         heads=heads.flatten(1, 2).view(len(rows), -1, *grid),
         states=half[:, columns].view(len(rows), *grid, -1),
@@ -232,7 +235,7 @@ class Group:
     glance_tokens: list[TokenSet]  # P, the low-resolution pass's
     prompts: list[Prompt]  # B
     answers: list[list[int]]  # B, token ids with the end token
-    glances: Looks  # B
+    glances: Readings  # B
     textures: Tensor  # (B, 13, h, w)
     propositional: Tensor  # (B, h, w)
     embedding: Tensor  # (B, D)
@@ -264,7 +267,7 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
     prompts = [host.prompt(pictures[p], q.text) for p, q in zip(picture_of, questions)]
     full_tokens, glance_tokens = encode_full(host, pictures), glance_pictures(host, pictures)
     glance_grid = _grid_of(glance_tokens[0])
-    glances = looks(host, prompts, [glance_tokens[p] for p in picture_of], glance_grid)
+    glances = readings(host, prompts, [glance_tokens[p] for p in picture_of], glance_grid)
     covered = [
         evidence(q.boxes, samples[p].image.size, grid) for p, q in zip(picture_of, questions)
     ]
@@ -274,7 +277,7 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
     # Where nobody drew boxes, the base's own attention at full resolution says where to look.
     if rows := [row for row, unknown in enumerate(unboxed) if unknown]:
         tokens = [full_tokens[picture_of[row]] for row in rows]
-        full = looks(host, [prompts[row] for row in rows], tokens, grid)
+        full = readings(host, [prompts[row] for row in rows], tokens, grid)
         wanted[rows] = full.attention.flatten(1).to(wanted)
     pixels = torch.cat([p.pixels() for p in pictures])
     return Group(
