@@ -21,6 +21,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 from gradio.data_classes import FileData
 
+from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
 from arr_coc.page import board as page_board
 from arr_coc.page import cost as page_cost
 from arr_coc.page import frame, measured, parts, viewer
@@ -30,9 +31,9 @@ from arr_coc.page.live import Live, Picture
 from arr_coc.page.parts import show
 from arr_coc.page.steps import Steps
 from arr_coc.service import comparing, intake, recordings
-from arr_coc.service.comparing import ComparisonResult
 from arr_coc.service.decision import Where
 from arr_coc.service.loader import Loader, base_to_come
+from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.sessions import keep_forgetting
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
@@ -41,7 +42,7 @@ RESULTS = Path(__file__).parent / "results"
 STEPS = Steps(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 GPU_SECONDS = 30
 # Three looks must fit into what ZeroGPU lends.
-LOOK_SECONDS = 8.0 if ON_ZEROGPU else comparing.DEADLINE_S
+LOOK_SECONDS = 8.0 if ON_ZEROGPU else DEADLINE_S
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each
@@ -69,11 +70,11 @@ LIVE = Live(STEPS, LOADER, lambda request: run_on_gpu(request), lambda: len(demo
 def compare(
     image: FileData,
     question: str,
-    share: float = 0.20,
-    budget: int | None = None,
-    glance: str = "auto",
-    prune: str = "before",
-    max_new_tokens: int = comparing.NEW_TOKENS,
+    share: float = Config.share,
+    budget: int | None = Config.budget,
+    glance: str = Config.glance,
+    prune: str = Config.prune,
+    max_new_tokens: int = NEW_TOKENS,
     shrunk: bool = False,
 ) -> ComparisonResult:
     """Ask one question about one picture twice: the stock model, then ARR-COC on the same weights.
@@ -92,7 +93,7 @@ def compare(
     return LIVE.answered(image, question, share, budget=budget, shrunk=shrunk, **settings)
 
 
-def relevance(image: FileData, question: str, share: float = 0.20) -> Where:
+def relevance(image: FileData, question: str, share: float = Config.share) -> Where:
     """Where looking pays for a question: maps, tensions and the places kept, without an answer.
 
     Args:

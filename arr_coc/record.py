@@ -18,6 +18,7 @@ from typing import Any
 
 from arr_coc.scoring import score_exact
 from arr_coc.service import comparing
+from arr_coc.service.looks import LookResult
 from arr_coc.service.recordings import FILE, About, Recording, digest, examples_for
 
 LOOKS = ("full", "focused", "shrunk")
@@ -42,7 +43,7 @@ def compare_often(model: Any, picture: Path, question: str, repetitions: int) ->
     return {"result": result, "times": times}
 
 
-def median_look(looks: list[comparing.LookResult]) -> comparing.LookResult:
+def median_look(looks: list[LookResult]) -> LookResult:
     """The first look with the median of each measured time and rate, and of the peak memory."""
 
     def median(values):

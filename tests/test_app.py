@@ -23,8 +23,9 @@ from test_intake import png_header
 from arr_coc.page import board, frame, results
 from arr_coc.page import live as page_live
 from arr_coc.page import steps as page_steps
-from arr_coc.service import comparing, decision, intake, recordings, sessions
+from arr_coc.service import decision, intake, recordings, sessions, uploads
 from arr_coc.service import loader as service_loader
+from arr_coc.service.looks import ComparisonResult, empty_look
 
 FIRST_PAGE_LIMIT_S = 12  # 6 s on two free cores; a test machine is seldom free
 
@@ -101,7 +102,7 @@ def test_the_shrunk_picture_over_the_api(client, scene):
 
 def test_a_comparison(client, scene):
     result = ask(client, scene, share=0.3)
-    assert set(result) == set(comparing.ComparisonResult.__annotations__)
+    assert set(result) == set(ComparisonResult.__annotations__)
     assert result["full"]["error"] is None and result["focused"]["error"] is None
     assert result["full"]["visual_tokens"] == result["tokens_total"]
     assert 0 < result["tokens_kept"] <= 0.3 * result["tokens_total"]
@@ -219,10 +220,10 @@ def test_source_of_takes_uploads_only(tmp_path):
     inside.touch(), outside.touch()
     link = inside.parent / "link.png"
     link.symlink_to(outside)
-    assert intake.source_of({"path": str(inside)}, inside.parent) == str(inside)
+    assert uploads.source_of({"path": str(inside)}, inside.parent) == str(inside)
     for bad in (str(outside), str(link), f"{inside.parent}/../b.png", "", None):
         with pytest.raises(intake.IntakeError):
-            intake.source_of({"path": bad}, inside.parent)
+            uploads.source_of({"path": bad}, inside.parent)
 
 
 def test_what_is_loaded_is_not_loaded_again(monkeypatch):
@@ -330,7 +331,7 @@ def test_links_fill_in_and_never_break():
 
 
 def finished(**changes):
-    look = comparing.empty_look()
+    look = empty_look()
     return {**look, "stage": "done", "done": True, "text": "red", **changes}
 
 
@@ -406,7 +407,7 @@ def test_thumbnails_and_cards(tmp_path):
 def test_stopping_keeps_what_came():
     import app
 
-    looks = {"full": finished(), "focused": comparing.empty_look(), "shrunk": None}
+    looks = {"full": finished(), "focused": empty_look(), "shrunk": None}
     shown, why, gauges, state, _ = app.LIVE.on_stop(looks)
     assert why == gauges == ""
     assert "red" in shown and "Stopped" in shown and state is None

@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from arr_coc.page import results
-from arr_coc.service import comparing
+from arr_coc.service.looks import empty_look
 from tests import screenshots
 
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
@@ -329,7 +329,7 @@ def test_nothing_in_a_question_or_link_is_executed(tab):
 
 def test_nothing_in_an_answer_is_executed(tab):
     evil = "${1111*1111} {{1111*1111}} <img src=x onerror=alert(1)>"
-    look = {**comparing.empty_look(), "text": evil, "done": True}
+    look = {**empty_look(), "text": evil, "done": True}
     with gr.Blocks(analytics_enabled=False) as demo:
         shown_html = gr.HTML(results.answers(look, None), js_on_load=None)
         again = gr.Button("again", elem_id="again")

@@ -3,10 +3,12 @@
 import json
 import statistics
 import time
+from dataclasses import replace
 
 import pytest
 
 from arr_coc import balancing
+from arr_coc.config import Config
 from arr_coc.page import board
 from arr_coc.service import comparing, decision
 
@@ -99,5 +101,5 @@ def test_where_alone_for_up_to_three_questions(bundled, picture):
     records = list(comparing.compare_stream(bundled, request))
     assert [kind for kind, _ in records] == ["where"] * 3
     assert set(records[0][1]) == set(decision.Where.__annotations__)
-    request["tensions"] = [2.0, 0, 0]
-    assert list(comparing.compare_stream(bundled, request))[0][0] == "error"
+    too_many = replace(request, config=Config(budget=10_000))
+    assert list(comparing.compare_stream(bundled, too_many))[0][0] == "error"

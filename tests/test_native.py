@@ -25,7 +25,7 @@ def test_other_sizes_are_refused(bad):
     with pytest.raises(intake.IntakeError, match="allowed are 64, 256"):
         token_grid.check(bad)
     with pytest.raises(intake.IntakeError, match="allowed"):
-        comparing.check(Image.new("RGB", (64, 64)), "what?", native=bad)
+        comparing.check(Image.new("RGB", (64, 64)), "what?", native_tokens=bad)
 
 
 def test_4096_tokens_are_refused_on_a_cpu(bundled):
@@ -57,7 +57,7 @@ def test_the_curve_meets_its_measurements():
 
 
 def test_a_picture_is_cut_as_asked(bundled, picture):
-    settings = {"native": 64, "max_new_tokens": 2, "shrunk": True}
+    settings = {"native_tokens": 64, "max_new_tokens": 2, "shrunk": True}
     result = comparing.compare(bundled, picture, "what is this?", 0.25, **settings)
     rows, columns = token_grid.grid_of(picture.size, 64)
     assert result["where"]["grid"] == [rows, columns]

@@ -14,6 +14,7 @@ from spaces.zero.gradio import error as platform_error
 
 from arr_coc.page import live, steps
 from arr_coc.service import comparing, intake
+from arr_coc.service.looks import empty_look
 
 REQUEST = comparing.check(Image.new("RGB", (64, 64), "red"), "what?", shrunk=True)
 STOPS = [
@@ -62,7 +63,7 @@ def records(*pairs, error):
 
 
 def look(**changes):
-    return {**comparing.empty_look(), **changes}
+    return {**empty_look(), **changes}
 
 
 @pytest.mark.parametrize("error,words", ALL, ids=lambda value: str(value)[:30])

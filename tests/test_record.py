@@ -8,8 +8,8 @@ from app_server import BUNDLED_EXAMPLES, recorded_examples
 
 from arr_coc import record
 from arr_coc.page import board, frame, results
-from arr_coc.service import comparing
 from arr_coc.service import recordings as service_recordings
+from arr_coc.service.looks import ComparisonResult, empty_look
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_the_command_writes_what_the_page_needs(folder):
     for recording in recordings:
         assert set(recording) == set(service_recordings.Recording.__annotations__)
         result = recording["result"]
-        assert set(result) == set(comparing.ComparisonResult.__annotations__)
+        assert set(result) == set(ComparisonResult.__annotations__)
         assert result["shrunk"]["visual_tokens"] <= result["focused"]["visual_tokens"]
         assert result["shrunk"]["visual_tokens"] > 0.8 * result["focused"]["visual_tokens"]
         assert all(len(times) == about["repetitions"] for times in recording["times"].values())
@@ -58,7 +58,7 @@ def test_the_page_shows_it_with_no_click(folder):
 
 def look(seconds, rate=10.0, memory=1):
     return {
-        **comparing.empty_look(),
+        **empty_look(),
         "time_to_first_token_s": seconds,
         "decode_tokens_per_second": rate,
         "peak_memory_bytes": memory,

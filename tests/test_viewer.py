@@ -23,7 +23,7 @@ def result():
 
 @pytest.fixture
 def shown(result):
-    return board.live(request()["image"], result, "red", "")
+    return board.live(request().image, result, "red", "")
 
 
 def test_the_viewer_holds_the_decision_and_can_be_used_without_a_mouse(result):

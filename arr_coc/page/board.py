@@ -12,8 +12,8 @@ from PIL import Image
 from arr_coc.page import cost, frame, results, viewer, why
 from arr_coc.service import decision
 from arr_coc.service import recordings as service_recordings
-from arr_coc.service.comparing import ComparisonResult
 from arr_coc.service.decision import Where
+from arr_coc.service.looks import ComparisonResult
 
 BOARD = ("look", "answers", "strip", "why", "gauges", "cost")
 

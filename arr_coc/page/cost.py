@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import LOOKS, megabytes, ratio_words, seconds, sure_words, told_ratio
-from arr_coc.service.comparing import ComparisonResult, LookResult
+from arr_coc.service.looks import ComparisonResult, LookResult
 
 SOURCE = (Path(__file__).parent / "race.js").read_text(encoding="utf-8")
 SCRIPT = f"{SOURCE}\narrRace(element);\n"

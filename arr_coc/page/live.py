@@ -18,8 +18,9 @@ from arr_coc.page import drawn as page_drawn
 from arr_coc.page.steps import SKIP, Steps, as_share, refusal
 from arr_coc.service import comparing, intake, token_grid
 from arr_coc.service.comparing import finish_interrupted
-from arr_coc.service.intake import source_of
 from arr_coc.service.loader import Loader
+from arr_coc.service.looks import empty_look
+from arr_coc.service.uploads import source_of
 
 NO_PICTURE = "Choose a picture first: a card, a new one, or your own."
 LAST_RUNS = 20  # whose seconds tell how long the queue will take
@@ -97,13 +98,13 @@ class Live:
                 revision=revision,
                 tensions=tensions,
                 shrunk=shrunk,
-                native=cut,
+                native_tokens=cut,
                 max_new_tokens=new_tokens,
                 **settings,
             )
             example = self.steps.example_of(chosen)
-            truth = self.steps.truth_of(request["question"], chosen, drawn)
-            looks = {"full": comparing.empty_look(), "focused": None, "shrunk": None}
+            truth = self.steps.truth_of(request.question, chosen, drawn)
+            looks = {"full": empty_look(), "focused": None, "shrunk": None}
             answers = results.answers(**looks, truth=truth, running=True)
             yield same, answers, "", same, same, "", None, looks, busy
             token_grid.check(cut, token_grid.sizes(self.loader.get()))
@@ -113,9 +114,9 @@ class Live:
                 looks[kind] = value
                 answers = results.answers(**looks, truth=truth, running=True)
                 yield same, answers, *SKIP * 5, looks, same
-            as_given = bool(example) and request["question"] == example.question
+            as_given = bool(example) and request.question == example.question
             note = results.remark(value, example, as_given, own=drawn is None)
-            shown = board.live(request["image"], value, truth, note)
+            shown = board.live(request.image, value, truth, note)
             yield *board.board(shown), shown, None, free
         except Exception as error:  # whatever it is, it is said in a sentence
             failure = refusal(error)
@@ -162,9 +163,9 @@ class Live:
             request = comparing.check(picture, question or "what?", as_share(percent), tier=tier)
         except intake.IntakeError as error:
             return results.message(str(error))
-        before = token_grid.tokens_of(model, request["image"].size, None)
-        full = token_grid.tokens_of(model, request["image"].size, chosen)
-        kept = comparing.tokens_of(request, full)
+        before = token_grid.tokens_of(model, request.image.size, None)
+        full = token_grid.tokens_of(model, request.image.size, chosen)
+        kept = request.tokens(full)
         outside = token_grid.OUTSIDE * token_grid.is_outside(model, chosen)
         return results.message(token_grid.cost_words(full, kept, before) + outside)
 
@@ -181,7 +182,7 @@ class Live:
                 tier=None if tier == "share" else tier,
                 allocator=allocator,
                 revision=revision,
-                native=cut,
+                native_tokens=cut,
                 questions=asked,
             )
             token_grid.check(cut, token_grid.sizes(self.loader.get()))
@@ -189,7 +190,7 @@ class Live:
             if found[-1][0] == "error":
                 raise intake.IntakeError(found[-1][1])
             wheres = [where for _, where in found]
-            return board.side_by_side(request["image"], request["questions"], wheres)
+            return board.side_by_side(request.image, request.questions, wheres)
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import gradio as gr
 
+from arr_coc.config import NEW_TOKENS, NO_REVISION
 from arr_coc.page import drawn, frame, results, why
-from arr_coc.service import comparing, intake, token_grid
+from arr_coc.service import intake, token_grid
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
@@ -53,7 +54,7 @@ UNQUEUED_JS = f"(shown) => {NOT_STARTED} ? {json.dumps(_IDLE)} : shown"
 
 def revision_choices(loaded: list[str]) -> list[tuple[str, str]]:
     """What the ARR-COC weights can be set to, where these revisions are loaded."""
-    fixed = [("none: fixed rules", comparing.NO_REVISION)] if loaded else []
+    fixed = [("none: fixed rules", NO_REVISION)] if loaded else []
     return [("the default", ""), *((name, name) for name in loaded), *fixed]
 
 
@@ -105,7 +106,7 @@ def settings(share: int = 20) -> tuple[dict[str, Any], gr.Accordion, gr.HTML]:
             )
         with gr.Row():
             parts["new_tokens"] = gr.Slider(
-                1, 128, comparing.NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
+                1, 128, NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
             )
             parts["revision"] = gr.Dropdown(
                 revision_choices([]), value="", label="Revision of the ARR-COC weights"

@@ -14,7 +14,7 @@ from arr_coc.page import frame
 from arr_coc.page.board import Shown
 from arr_coc.page.results import LOOKS, ratio_words, told_ratio
 from arr_coc.scoring import score_exact
-from arr_coc.service.comparing import LookResult
+from arr_coc.service.looks import LookResult
 
 CARD = (1200, 630)
 EDGE, FOOT = 44, 572  # of the card: its margin, and where its foot begins

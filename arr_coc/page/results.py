@@ -5,7 +5,7 @@ Values from `comparing` in, strings out. "Faster" is said only where the measure
 
 from arr_coc.page.frame import Example, escaped
 from arr_coc.scoring import score_exact
-from arr_coc.service.comparing import ComparisonResult, LookResult
+from arr_coc.service.looks import ComparisonResult, LookResult
 
 OWN_PICTURE = "This picture is your own: the small model here only learned drawn scenes."
 NOT_RECORDED = (
