@@ -61,7 +61,13 @@ OWNERS = {
     "pyarrow": {"evaluate.store", "evaluate.summary"},
     "datasets": {"evaluate.questions"},
     "transformers": {"qwen", "provenance", "pretrain", "train"},
-    "gradio": {"page.live", "page.parts", "page.steps"},
+    "gradio": {
+        "page.changes",
+        "page.local_handlers",
+        "page.model_handlers",
+        "page.parts",
+        "page.refusals",
+    },
     "spaces": set(),
 }
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_CLASS = 350, 80, 200

@@ -49,11 +49,11 @@ def test_a_recording_is_found_for_that_very_picture_and_question(folder, tmp_pat
 def test_the_page_shows_it_with_no_click(folder):
     cards = frame.load_examples(folder)
     shown = board.recorded(folder, cards[0], service_recordings.load(folder))
-    pieces = dict(zip(board.BOARD, board.board(shown), strict=True))
-    assert pieces["answers"].count("arr-mark") == 3
-    assert "Recorded " in pieces["strip"] and "median of recorded runs" in pieces["strip"]
-    assert "data-look" in pieces["look"] and "arr-race-play" in pieces["cost"]
-    assert pieces["why"].count("data-map") == 3 and pieces["gauges"].count('type="range"') == 3
+    pieces = board.board(shown)
+    assert pieces.answers.count("arr-mark") == 3
+    assert "Recorded " in pieces.strip and "median of recorded runs" in pieces.strip
+    assert "data-look" in pieces.look and "arr-race-play" in pieces.cost
+    assert pieces.why.count("data-map") == 3 and pieces.gauges.count('type="range"') == 3
 
 
 def look(seconds, rate=10.0, memory=1):

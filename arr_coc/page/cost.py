@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from arr_coc.page.frame import escaped
-from arr_coc.page.results import LOOKS, megabytes, ratio_words, seconds, sure_words, told_ratio
+from arr_coc.page.results import LOOKS, megabytes, ratio_words, seconds, shown_ratio, sure_words
 from arr_coc.service.looks import ComparisonResult, LookResult
 
 SOURCE = (Path(__file__).parent / "race.js").read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def _finished(look: LookResult | None) -> bool:
 
 
 def _words(result: ComparisonResult) -> str:
-    words = ratio_words(told_ratio(result))
+    words = ratio_words(shown_ratio(result))
     if words == "about the same":
         return "about as soon as the full look's"
     return words if words == "not measured" else f"{words} than the full look's"
@@ -106,9 +106,9 @@ def _row(key: str, look: LookResult, longest: float) -> str:
     first = seconds(look["time_to_first_token_s"])
     told = ", ".join(f"{_name(stage)} {seconds(value)}" for stage, value in spent.items())
     return (
-        f'<div class="arr-race-row arr-look-{key}"><span>{LOOKS[key][0]}</span>'
+        f'<div class="arr-race-row arr-look-{key}"><span>{LOOKS[key].name}</span>'
         f'<i><span class="arr-lane" style="width:{100 * total / longest:.1f}%" role="img" '
-        f'aria-label="{LOOKS[key][0]}: first word after {first}; {told}">{lanes}</span></i>'
+        f'aria-label="{LOOKS[key].name}: first word after {first}; {told}">{lanes}</span></i>'
         f'<em>{first}</em><p class="arr-race-text">{escaped(look["text"])}</p></div>'
     )
 
@@ -126,7 +126,7 @@ def _table(looks: dict[str, LookResult]) -> str:
         "Peak memory": lambda look: megabytes(look["peak_memory_bytes"]),
         "How sure": lambda look: _sure(look["first_token_entropy"]),
     }
-    head = "".join(f'<th scope="col">{LOOKS[key][0]}</th>' for key in looks)
+    head = "".join(f'<th scope="col">{LOOKS[key].name}</th>' for key in looks)
     part = ' class="arr-part"'
     rows = "".join(
         f'<tr{part * (name in parts)}><th scope="row">{name}</th>'

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
-from arr_coc.page.results import LOOKS, ratio_words, told_ratio
+from arr_coc.page.results import LOOKS, ratio_words, shown_ratio
 from arr_coc.scoring import score_exact
 from arr_coc.service.looks import LookResult
 
@@ -31,7 +31,7 @@ def png(shown: Shown) -> bytes:
     left, bottom = _picture(card, shown)
     paint, result = ImageDraw.Draw(card), shown["result"]
     width = CARD[0] - left - EDGE
-    cost = f"First word of the focused look: {ratio_words(told_ratio(result))}"
+    cost = f"First word of the focused look: {ratio_words(shown_ratio(result))}"
     _write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
     _beside(paint, shown, left, bottom - 44)
     _foot(paint, shown)
@@ -76,7 +76,7 @@ def _beside(paint: ImageDraw.ImageDraw, shown: Shown, left: int, bottom: int) ->
             break
     y = _write(paint, (left, EDGE - 6), asked, INK) + 20
     for key, lines in said.items():
-        label = f"{LOOKS[key][0]} · {looks[key]['visual_tokens']:,} visual tokens"
+        label = f"{LOOKS[key].name} · {looks[key]['visual_tokens']:,} visual tokens"
         _write(paint, (left, y), _wrapped(label, 19, width, most=1), QUIET)
         below = _write(paint, (left, y + 26), lines, _said(looks[key], shown["truth"])[1]) + 5
         long = round(width * looks[key]["visual_tokens"] / most)
