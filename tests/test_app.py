@@ -5,6 +5,8 @@ import html
 import io
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +15,7 @@ from types import SimpleNamespace
 import gradio as gr
 import httpx
 import pytest
-from app_server import recorded_examples, server
+from app_server import ROOT, recorded_examples, server
 from gradio.state_holder import StateHolder
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
@@ -29,7 +31,7 @@ from arr_coc.service import decision, intake, recordings, sessions, uploads
 from arr_coc.service import loader as service_loader
 from arr_coc.service.looks import ComparisonResult, empty_look
 
-FIRST_PAGE_LIMIT_S = 12  # 6 s on two free cores; a test machine is seldom free
+FIRST_PAGE_LIMIT_S = 10  # of processor time, where 5 are usual: a test machine is seldom free
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,18 @@ def refused(client, image, *words, **settings):
 
 
 def test_the_page_answers_soon():
-    assert server().seconds_to_first_page < FIRST_PAGE_LIMIT_S
+    assert server().cpu_seconds_to_first_page < FIRST_PAGE_LIMIT_S
+
+
+@pytest.mark.parametrize("room", ["page", "service"])
+def test_the_page_answers_before_torch_is_loaded(room):
+    files = sorted((ROOT / "arr_coc" / room).glob("*.py"))
+    names = ", ".join(f"arr_coc.{room}.{path.stem}" for path in files)
+    code = (
+        f"import sys, {names}; print({{'torch', 'matplotlib', 'transformers'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_typed_public_endpoints(client):
