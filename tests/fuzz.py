@@ -37,7 +37,7 @@ UNQUEUED = "sentence under status 500"  # how the framework carries one from an 
 DROPPED = -1  # in place of a status, where the connection was closed in the middle
 SLOWEST = 8  # requests named in the report
 TITLE = "That did not work"  # of every error of ours
-OURS = re.compile(r'File "[^"]*/(app\.py|arr_coc/\w+\.py)", line \d+')
+OURS = re.compile(r'File "[^"]*/(app\.py|arr_coc/(?:\w+/)*\w+\.py)", line \d+')
 FRAME = re.compile(r'File "[^"]*?/([\w.]+/[\w.]+\.py)", line \d+, in (\S+)')
 
 

@@ -73,10 +73,13 @@ class Asker:
         """A question that nobody else asks."""
         return f"client {self.number}, {token}: what colour is this?"
 
+    def path_of(self, reply: httpx.Response) -> str:
+        """Where the stream of an accepted request is read."""
+        return f"gradio_api/call/compare/{reply.json()['event_id']}"
+
     def answer(self, reply: httpx.Response) -> str:
         """The stream of an accepted request, to its end."""
-        event = reply.json()["event_id"]
-        return self.http.get(f"gradio_api/call/compare/{event}").text
+        return self.http.get(self.path_of(reply)).text
 
     def is_own(self, text: str, token: str) -> str:
         """What is wrong with an answer; "" where it is this client's own."""
@@ -182,8 +185,7 @@ def leaving(url: str) -> dict[str, Any]:
     for name in ("all_stay", "all_leave"):
         askers = [Asker(url, n) for n in range(8)]
         replies = [asker.join("place", 64) for asker in askers]
-        paths = [f"gradio_api/call/compare/{reply.json()['event_id']}" for reply in replies]
-        streams = [a.http.stream("GET", path) for a, path in zip(askers, paths)]
+        streams = [a.http.stream("GET", a.path_of(r)) for a, r in zip(askers, replies)]
         for stream in streams:
             stream.__enter__()
         time.sleep(0.2)
