@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import contextmanager
+from functools import cache
 from urllib.parse import quote
 
 import gradio as gr
@@ -39,7 +40,7 @@ def watched(browser, **options):
     """A tab that notes errors of the page and requests to anywhere else."""
     context = browser.new_context(**options)
     tab = context.new_page()
-    tab.set_default_timeout(30_000)
+    tab.set_default_timeout(60_000)
     tab.errors, tab.elsewhere = [], []
     tab.on("console", lambda said: said.type == "error" and tab.errors.append(said.text))
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
@@ -70,8 +71,23 @@ def _note(tab, url):
         tab.elsewhere.append(url)
 
 
+@cache
+def opening(url):
+    """The number of the event that opens the page on a card."""
+    dependencies = httpx.get(f"{url}config").json()["dependencies"]
+    return next(d["id"] for d in dependencies if d["api_name"] == "on_open")
+
+
 def visit(tab, query="", app=server):
-    tab.goto(app().url + query)
+    """Open the page, and wait until it is open for the server too: what it shows is known there."""
+    url = app().url
+
+    def opened(reply):
+        sent = reply.request.post_data if reply.request.method == "POST" else None
+        return bool(sent) and f'"fn_index":{opening(url)},' in sent
+
+    with tab.expect_response(opened):
+        tab.goto(url + query)
     ready = 1000 * screenshots.READY_S
     expect(tab.locator(".arr-badge")).to_have_count(3, timeout=ready)  # one while it loads
     expect(tab.locator("#arr-look .arr-base")).to_be_visible()
