@@ -194,8 +194,8 @@ def wire_pictures(page: Parts) -> None:
     page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)
     put_up = [page.put.click, page.writing.submit]
     gr.on(put_up, LOCAL.on_sign, page.writing, fresh, **QUICK)
-    asked = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
-    asked.then(None, None, None, js=parts.PRESS_JS, **QUICK)
+    chosen = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
+    chosen.then(None, None, None, js=parts.PRESS_JS, **QUICK)
     page.question.input(None, None, None, js=parts.STALE_JS, **QUICK)
 
 

@@ -28,7 +28,7 @@ from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal
 from arr_coc.service import decision, intake, recordings, sessions, uploads
-from arr_coc.service import loader as service_loader
+from arr_coc.service.loader import Loader, base_to_come
 from arr_coc.service.looks import ComparisonResult, empty_look
 
 FIRST_PAGE_LIMIT_S = 10  # of processor time, where 5 are usual: a test machine is seldom free
@@ -242,7 +242,7 @@ def test_source_of_takes_uploads_only(tmp_path):
 
 
 def test_what_is_loaded_is_not_loaded_again(monkeypatch):
-    loader, loads = service_loader.Loader(warm=False), []
+    loader, loads = Loader(warm=False), []
     monkeypatch.setattr(loader, "load", lambda: loads.append(1))
     loader.ready.set()
     loader.start()
@@ -303,7 +303,7 @@ def test_the_cards_are_of_the_base_that_will_be_loaded(monkeypatch, base, zero):
 
     for name, value in (("ARR_COC_BASE", base), ("SPACES_ZERO_GPU", zero), ("SPACE_ID", zero)):
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
-    folder = recordings.examples_for(service_loader.base_to_come())
+    folder = recordings.examples_for(base_to_come())
     assert folder == recordings.examples_for(loading.default_base())
     assert folder.name == ("qwen" if base or zero else "bundled")
 
@@ -322,7 +322,7 @@ def test_cards_that_were_not_recorded_say_so_and_have_no_mark():
 
 def test_a_base_that_does_not_load_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("ARR_COC_BASE", str(tmp_path / "nowhere"))
-    loader = service_loader.Loader()
+    loader = Loader()
     with pytest.raises(intake.IntakeError, match="nowhere"):
         loader.get()
     other = tmp_path / "bert"
@@ -330,7 +330,7 @@ def test_a_base_that_does_not_load_is_said(monkeypatch, tmp_path):
     (other / "config.json").write_text('{"model_type": "bert"}')
     monkeypatch.setenv("ARR_COC_BASE", str(other))
     with pytest.raises(intake.IntakeError, match=r"bert.*Qwen3-VL"):
-        service_loader.Loader().get()
+        Loader().get()
 
 
 def test_links_fill_in_and_never_break():
@@ -489,5 +489,5 @@ def test_an_own_picture_has_no_card_and_no_truth(handlers, scene, tmp_path):
     assert fresh.chosen is None and fresh.shown is None and "arr-base" in fresh.look
     fake = tmp_path / "a.png"
     fake.write_bytes(b"no picture")
-    refused = handlers.on_own_picture(str(fake))
-    assert "not a picture" in refused.strip and refused.look == UNCHANGED
+    fresh = handlers.on_own_picture(str(fake))
+    assert "not a picture" in fresh.strip and fresh.look == UNCHANGED

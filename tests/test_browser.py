@@ -303,10 +303,10 @@ def test_axe_finds_nothing_serious(browser, theme, size, query):
                 tab.locator(f"#arr-{part} button").first.click()
             expect(tab.get_by_label("Third question")).to_be_visible()
             expect(tab.locator("#arr-cut-cost .arr-message")).to_be_visible()
-        found = Axe().run(tab).response["violations"]
+        violations = Axe().run(tab).response["violations"]
         serious = [
             (finding["id"], node["target"])
-            for finding in found
+            for finding in violations
             for node in finding["nodes"]
             if finding["impact"] in ("serious", "critical") and finding["id"] not in ALLOWED
         ]

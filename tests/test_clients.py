@@ -66,10 +66,10 @@ def test_the_browser_client(scene, tmp_path):
 
 def test_a_crowd_is_answered_each_its_own_or_told_that_the_queue_is_full(monkeypatch):
     monkeypatch.setattr(load, "ROUNDS", 1)
-    found = load.crowd(server().url, 16, 0)
-    assert found["wrong"] == [] and found["answered_as_their_own"] == 16
-    assert found["wait_s"]["longest"] < load.LONGEST_WAIT_S
-    assert set(found["told_that_the_queue_is_full"]) <= {
+    result = load.crowd(server().url, 16, 0)
+    assert result["wrong"] == [] and result["answered_as_their_own"] == 16
+    assert result["wait_s"]["longest"] < load.LONGEST_WAIT_S
+    assert set(result["told_that_the_queue_is_full"]) <= {
         "503 Queue is full. Max size is N and size is N."
     }
 
@@ -122,8 +122,8 @@ def test_a_visitor_waits_knowingly_and_is_told_of_a_full_queue():
 
 
 def test_hostile_requests_end_in_a_sentence():
-    found = fuzz.run(60, seed=7, progress=False)
-    assert found["faults"] == []
-    assert found["sound_requests_between"] == 5
-    outcomes = {name for family in found["outcomes"].values() for name in family}
+    result = fuzz.run(60, seed=7, progress=False)
+    assert result["faults"] == []
+    assert result["sound_requests_between"] == 5
+    outcomes = {name for family in result["outcomes"].values() for name in family}
     assert {"answered", "sentence"} <= outcomes

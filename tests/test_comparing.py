@@ -14,7 +14,7 @@ from arr_coc.balancing import FIXED
 from arr_coc.config import NEW_TOKENS, Config, Tensions
 from arr_coc.page import frame, parts
 from arr_coc.service import comparing, errors, intake
-from arr_coc.service import decision as service_decision
+from arr_coc.service.decision import Where, allocation_of
 from arr_coc.service.looks import ComparisonResult, LookResult
 
 
@@ -61,12 +61,12 @@ class Fake:
 
     def __init__(self, fail_full=None, fail_focused=None):
         self.failures = {False: fail_full, True: fail_focused}
-        self.asked = []
+        self.calls = []
 
     def stream(
         self, image, question, *, use_arr_coc, config=None, max_new_tokens, deadline_s, grid=None
     ):
-        self.asked.append((use_arr_coc, config, question, image.size, max_new_tokens, grid))
+        self.calls.append((use_arr_coc, config, question, image.size, max_new_tokens, grid))
         answer = SimpleNamespace(text="", stage="encode", done=False, measures=None)
         answer.realization = None
         yield answer
@@ -95,12 +95,12 @@ def test_records_come_in_order_and_survive_pickling():
     result = records[-1][1]
     assert set(result) == set(ComparisonResult.__annotations__)
     assert set(result["full"]) == set(LookResult.__annotations__)
-    assert set(result["where"]) == set(service_decision.Where.__annotations__)
+    assert set(result["where"]) == set(Where.__annotations__)
     assert (result["tokens_kept"], result["tokens_total"], result["ratio"]) == (9, 48, 2.5)
     assert result["full"]["text"] == result["focused"]["text"] == "red"
-    assert [asked[0] for asked in model.asked] == [False, True]
-    assert model.asked[0][2:5] == ("what colour?", (256, 192), NEW_TOKENS)
-    allocation = service_decision.allocation_of(result["where"])
+    assert [call[0] for call in model.calls] == [False, True]
+    assert model.calls[0][2:5] == ("what colour?", (256, 192), NEW_TOKENS)
+    allocation = allocation_of(result["where"])
     assert (allocation.cells == decision().allocation.cells).all()
 
 
@@ -135,8 +135,8 @@ def test_the_shrunk_picture_has_as_many_tokens_and_comes_last():
     records = list(comparing.compare_stream(model, request(shrunk=True)))
     kinds = [kind for kind, _ in records]
     assert kinds == ["full"] * 2 + ["focused"] * 2 + ["shrunk"] * 2 + ["result"]
-    rows, columns = model.asked[2][-1]
-    assert (rows, columns) == (3, 3) and model.asked[0][-1] is None
+    rows, columns = model.calls[2][-1]
+    assert (rows, columns) == (3, 3) and model.calls[0][-1] is None
     result = records[-1][1]
     assert result["shrunk"]["visual_tokens_full"] == 48
     assert comparing.last(comparing.compare_stream(model, request()))["shrunk"] is None
@@ -153,11 +153,11 @@ def test_settings_reach_the_config():
 
 
 def test_a_request_has_the_package_s_defaults_and_crosses_to_another_process():
-    asked = request()
-    assert asked.config == Config() and asked.max_new_tokens == NEW_TOKENS
-    back = pickle.loads(pickle.dumps(replace(asked, questions=("a?",), native_tokens=64)))
-    assert (back.config, back.question, back.questions) == (asked.config, "what colour?", ("a?",))
-    assert back.image.tobytes() == asked.image.tobytes()
+    checked = request()
+    assert checked.config == Config() and checked.max_new_tokens == NEW_TOKENS
+    back = pickle.loads(pickle.dumps(replace(checked, questions=("a?",), native_tokens=64)))
+    assert (back.config, back.question, back.questions) == (checked.config, "what colour?", ("a?",))
+    assert back.image.tobytes() == checked.image.tobytes()
 
 
 def test_a_budget_over_the_picture_names_both_numbers():

@@ -134,7 +134,9 @@ def gauges(where: Where | None) -> str:
     )
 
 
-def _map(values, name: str, title: str, words: str, size: tuple[int, int]) -> str:
+def _map(
+    values: list[list[float]] | None, name: str, title: str, words: str, size: tuple[int, int]
+) -> str:
     shown = '<p class="arr-idle">not used in this run</p>'
     if values is not None:
         data = json.dumps([[round(value, 2) for value in row] for row in values])
@@ -162,6 +164,7 @@ def _gauge(tension: str, value: float) -> str:
 
 
 def _spent(where: Where) -> str:
+    """How the tokens were given out, to go on a sentence."""
     kept = len(where["cells"])
     even = 0 if where["allocator"] == "quadtree" else round((1 - where["focus"]) * kept)
     where_to = f"{kept - even} to the most relevant, {even} evenly over the rest"
