@@ -2,8 +2,9 @@
 
     python app.py        then open http://127.0.0.1:7860
 
-Layout, handlers and ONE GPU function. What is asked and measured lives in `arr_coc.service.comparing`, what
-may come in in `arr_coc.service.intake`, words and looks in `arr_coc.page`.
+`layout` places the page's parts, `wire` connects them to their handlers, `endpoints` is the API, `launch`
+serves. ONE function here holds a GPU. What is asked and measured lives in `arr_coc.service.comparing`,
+what may come in in `arr_coc.service.intake`, words and looks in `arr_coc.page`.
 """
 
 import spaces  # isort: skip  (first, so that ZeroGPU can prepare torch)
@@ -12,7 +13,9 @@ import importlib.util
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")  # it would keep 10,000
@@ -21,59 +24,61 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 from gradio.data_classes import FileData
 
-from arr_coc.page import board as page_board
-from arr_coc.page import cost as page_cost
-from arr_coc.page import frame, measured, parts, viewer
-from arr_coc.page import share as page_share
-from arr_coc.page import why as page_why
-from arr_coc.page.live import Live, Picture
-from arr_coc.page.parts import show
-from arr_coc.page.steps import Steps
-from arr_coc.service import comparing, intake, recordings
-from arr_coc.service.comparing import ComparisonResult
+from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
+from arr_coc.page import changes, cost, frame, measured, parts, share
+from arr_coc.page.local_handlers import LocalHandlers
+from arr_coc.page.model_handlers import ModelHandlers
+from arr_coc.page.parts import Parts, show
+from arr_coc.service import comparing, recordings
 from arr_coc.service.decision import Where
 from arr_coc.service.loader import Loader, base_to_come
+from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.sessions import keep_forgetting
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or recordings.examples_for(base_to_come()))
 RESULTS = Path(__file__).parent / "results"
-STEPS = Steps(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 GPU_SECONDS = 30
 # Three looks must fit into what ZeroGPU lends.
-LOOK_SECONDS = 8.0 if ON_ZEROGPU else comparing.DEADLINE_S
+LOOK_SECONDS = 8.0 if ON_ZEROGPU else DEADLINE_S
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each
 MAX_FILE = "20mb"
+
+# How events run: none is part of the API; most are quick and wait for nothing; the GPU takes one at a time.
+PRIVATE = {"api_visibility": "private", "show_progress": "hidden"}
+QUICK = {**PRIVATE, "queue": False}
+GPU = {"concurrency_id": "gpu", "concurrency_limit": 1}
 
 LOADER = Loader(warm=not ON_ZEROGPU)
 if ON_ZEROGPU:  # forked workers inherit what is loaded at import
     LOADER.load("cuda")
 
 
-def gpu_seconds(*_, **__) -> int:
+def gpu_seconds(*_: Any, **__: Any) -> int:
     """How long a comparison may hold a GPU."""
     return GPU_SECONDS
 
 
 @spaces.GPU(duration=gpu_seconds)
-def run_on_gpu(request: comparing.Request):
+def run_on_gpu(request: comparing.Request) -> Iterator[tuple[str, Any]]:
     """The one function that touches the model; yields the plain records of `comparing`."""
     yield from comparing.compare_stream(LOADER.get(), request, LOOK_SECONDS)
 
 
-LIVE = Live(STEPS, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
+LOCAL = LocalHandlers(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
+MODEL = ModelHandlers(LOCAL, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
 
 
 def compare(
     image: FileData,
     question: str,
-    share: float = 0.20,
-    budget: int | None = None,
-    glance: str = "auto",
-    prune: str = "before",
-    max_new_tokens: int = comparing.NEW_TOKENS,
+    share: float = Config.share,
+    budget: int | None = Config.budget,
+    glance: str = Config.glance,
+    prune: str = Config.prune,
+    max_new_tokens: int = NEW_TOKENS,
     shrunk: bool = False,
 ) -> ComparisonResult:
     """Ask one question about one picture twice: the stock model, then ARR-COC on the same weights.
@@ -89,10 +94,10 @@ def compare(
         shrunk: ask a third time, of the whole picture resized to as many tokens.
     """
     settings = {"glance": glance, "prune": prune, "max_new_tokens": max_new_tokens}
-    return LIVE.answered(image, question, share, budget=budget, shrunk=shrunk, **settings)
+    return MODEL.answered(image, question, share, budget=budget, shrunk=shrunk, **settings)
 
 
-def relevance(image: FileData, question: str, share: float = 0.20) -> Where:
+def relevance(image: FileData, question: str, share: float = Config.share) -> Where:
     """Where looking pays for a question: maps, tensions and the places kept, without an answer.
 
     Args:
@@ -100,187 +105,159 @@ def relevance(image: FileData, question: str, share: float = 0.20) -> Where:
         question: at most 500 characters.
         share: share of the picture's visual tokens to keep, 0.05 to 1.
     """
-    return LIVE.answered(image, question, share, questions=(question,))
+    return MODEL.answered(image, question, share, questions=(question,))
 
 
 def examples() -> list[frame.Listed]:
     """The questions of this page's cards with their true answers."""
-    return frame.listed(STEPS.examples)
+    return frame.listed(LOCAL.examples)
+
+
+def layout() -> Parts:
+    """Everything that stands on the page, opened on the first card; nothing is wired yet."""
+    first = LOCAL.opened(0 if LOCAL.examples else None)
+    named = parts.states()
+    with gr.Column(elem_id="arr-page"):
+        named["header"] = show(frame.header(frame.badge_loading(bool(first.shown))))
+        with gr.Row(equal_height=False, elem_id="arr-desk"):
+            with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
+                card = LOCAL.examples[0].path if LOCAL.examples else None
+                named |= parts.picture_side(first.look, card)
+            with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
+                named |= parts.answer_side(first)
+        named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
+        named |= parts.reasons(first)
+        named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
+        if LOCAL.bundled:
+            show(measured.at_2b(RESULTS))
+        named["more"] = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
+        named |= parts.other_questions()
+        show(measured.section(RESULTS), elem_id="arr-results")
+        published = bool(measured.load(RESULTS))
+        with gr.Accordion("Figures", open=False, visible=published, elem_id="arr-figures") as named[
+            "figures"
+        ]:
+            named["drawn_figures"] = show()
+        named["links"] = show(first.links, js_on_load=share.SCRIPT, elem_id="arr-links")
+        if LOCAL.on_space:
+            gr.DuplicateButton(size="sm")
+        named |= parts.settings()
+        named["about"] = show(parts.about(LOCAL.bundled), elem_id="arr-about")
+        named["file"] = gr.Textbox(visible="hidden", elem_id="arr-file")
+        named["ahead"] = gr.Textbox(visible="hidden", elem_id="arr-ahead")
+    return Parts(**named)
+
+
+def wire(demo: gr.Blocks, page: Parts) -> None:
+    """What happens when: every event of the page and its handler."""
+    wire_comparing(page)
+    wire_pictures(page)
+    wire_reasons(page)
+    wire_settings(page)
+    opening = [*page.of(changes.Fresh), page.percent]
+    demo.load(LOCAL.on_open, None, opening, js=parts.CARD_VIEW_JS, **QUICK)
+    demo.load(MODEL.on_ready, None, page.of(changes.Ready), **QUICK)
+
+
+def wire_comparing(page: Parts) -> None:
+    """Compare, Stop, and everything that presses Compare, which is dead while it compares."""
+    pressed = [page.question.submit, page.again.click]
+    gr.on(pressed, None, None, None, js=parts.PRESS_JS, **QUICK)
+    more = page.more.click(LOCAL.on_more, page.percent, [page.percent, page.tier], **QUICK)
+    more.then(None, None, None, js=parts.PRESS_JS, **QUICK)
+    page.go.click(None, None, [page.answers, page.strip, page.go], js=parts.QUEUED_JS, **QUICK)
+    waiting = page.go.click(MODEL.on_waiting, None, page.ahead, **QUICK)
+    waiting.then(None, page.ahead, None, js=parts.AHEAD_JS, **QUICK)
+    running = page.go.click(
+        MODEL.on_compare,
+        inputs_kwargs=page.named(
+            "picture", "question", "percent", "glance", "prune", "allocator", "tier", "new_tokens",
+            "revision", "native_tokens", "shrunk", "tensions", "chosen", "drawn",
+        ),
+        outputs=page.of(changes.Compared),
+        trigger_mode="multiple",  # a click while Stop is still at work is not lost
+        **GPU,
+        **PRIVATE,
+    )  # fmt: skip
+    shown = [page.answers, page.strip]
+    running.failure(None, shown, [*shown, page.go], js=parts.FULL_JS, **QUICK)
+    page.stop.click(None, page.answers, page.answers, js=parts.UNQUEUED_JS, **QUICK)
+    page.stop.click(MODEL.on_stop, page.looks, page.of(changes.Stopped), cancels=[running], **QUICK)
+
+
+def wire_pictures(page: Parts) -> None:
+    """Everything that brings another picture, or another question to it."""
+    fresh = page.of(changes.Fresh)
+    page.cards.select(LOCAL.on_pick, None, fresh, **QUICK)
+    page.own.click(LOCAL.on_own, None, page.picture, **QUICK)
+    page.picture.upload(LOCAL.on_own_picture, page.picture, fresh, **QUICK)
+    page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)
+    put_up = [page.put.click, page.writing.submit]
+    gr.on(put_up, LOCAL.on_sign, page.writing, fresh, **QUICK)
+    chosen = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
+    chosen.then(None, None, None, js=parts.PRESS_JS, **QUICK)
+    page.question.input(None, None, None, js=parts.STALE_JS, **QUICK)
+
+
+def wire_reasons(page: Parts) -> None:
+    """Gauges to drag, maps of other questions, figures, and what can be saved."""
+    tuned = page.of(changes.Tuned)
+    page.gauges.release(LOCAL.on_tensions, page.shown, tuned, trigger_mode="always_last", **QUICK)
+    page.reset.click(LOCAL.on_reset, page.shown, tuned, **QUICK)
+    page.compare_maps.click(None, None, page.others, js=parts.LOOKING_JS, **QUICK)
+    page.compare_maps.click(
+        MODEL.on_others,
+        inputs_kwargs=page.named(
+            "picture", "question", "second", "third",
+            "percent", "tier", "allocator", "revision", "native_tokens",
+        ),
+        outputs=page.others,
+        **GPU,
+        **PRIVATE,
+    )  # fmt: skip
+    page.figures.expand(lambda: measured.figures(RESULTS), None, page.drawn_figures, **QUICK)
+    saved = page.links.select(LOCAL.on_save, page.shown, page.file, **QUICK)
+    saved.then(None, page.file, None, js=share.DOWNLOAD, **QUICK)
+
+
+def wire_settings(page: Parts) -> None:
+    """The link and the cost of a finer cut follow what is set."""
+    gr.on(
+        [page.question.blur, page.percent.release],
+        LOCAL.on_question,
+        [page.chosen, page.question, page.percent],
+        page.links,
+        trigger_mode="always_last",
+        **QUICK,
+    )
+    costs = [page.advanced.expand, page.native_tokens.input, page.percent.release]
+    gr.on(
+        [*costs, page.tier.input, page.picture.change],
+        MODEL.on_cut,
+        inputs_kwargs=page.named("picture", "question", "percent", "tier", "native_tokens"),
+        outputs=page.cut_cost,
+        trigger_mode="always_last",
+        **QUICK,
+    )
+
+
+def endpoints() -> None:
+    """The API: these three and no others."""
+    gr.api(compare, api_name="compare", **GPU)
+    gr.api(relevance, api_name="relevance", **GPU)
+    gr.api(examples, api_name="examples", queue=False)
 
 
 def build() -> gr.Blocks:
-    """The page."""
-    private = {"api_visibility": "private", "show_progress": "hidden"}
-    quick = {**private, "queue": False}
-    gpu = {"concurrency_id": "gpu", "concurrency_limit": 1}
-    steps, live, first = STEPS, LIVE, STEPS.opened(0 if STEPS.examples else None)
-    pieces = dict(zip(page_board.BOARD, first))
+    """The page and its API, not yet served."""
     with gr.Blocks(title=frame.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
-        # Empty until the page opens, and again once a visit was forgotten: no card's answer is taken
-        # for that of another picture then.
-        chosen, drawn, tensions = gr.State(), gr.State(), gr.State()
-        shown, looks = gr.State(time_to_live=3600), gr.State()
-        with gr.Column(elem_id="arr-page"):
-            head = show(frame.header(frame.badge_loading(bool(first[13]))))
-            with gr.Row(equal_height=False, elem_id="arr-desk"):
-                with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
-                    look = show(pieces["look"], js_on_load=viewer.SCRIPT, elem_id="arr-look")
-                    picture = Picture(
-                        str(steps.examples[0].path) if steps.examples else None,
-                        type="filepath",
-                        image_mode=None,
-                        format="png",
-                        sources=["upload", "clipboard"],
-                        label="Your own picture",
-                        height=300,
-                        buttons=[],
-                        visible="hidden",
-                        elem_id="arr-picture",
-                    )
-                    with gr.Row(elem_id="arr-try"):
-                        draw = gr.Button("New picture", size="sm", elem_id="arr-draw")
-                        own = gr.Button("Try your own", size="sm", elem_id="arr-own")
-                    sign, writing, put = parts.sign()
-                with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
-                    with gr.Row(elem_id="arr-ask"):
-                        question = gr.Textbox(
-                            first[7],
-                            label="Question",
-                            show_label=False,
-                            container=False,
-                            placeholder="What do you want to know about the picture?",
-                            max_length=intake.MAX_QUESTION,
-                            scale=5,
-                            elem_id="arr-question",
-                        )
-                        go = gr.Button(
-                            "Compare", variant="primary", min_width=110, elem_id="arr-go"
-                        )
-                        stop = gr.Button("Stop", min_width=70, elem_id="arr-stop")
-                    chips = show(js_on_load=frame.CHIPS_JS, elem_id="arr-chips")
-                    answers = show(pieces["answers"], elem_id="arr-answers")
-                    strip = show(pieces["strip"], elem_id="arr-strip")
-                    shrunk = gr.Checkbox(
-                        label="Also ask of the picture simply shrunk to as many tokens",
-                        container=False,
-                        elem_id="arr-shrunk",
-                    )
-            cards = show(
-                frame.cards(steps.examples, first[9]), js_on_load=frame.CARDS_JS, elem_id="arr-pick"
-            )
-            with gr.Row(equal_height=False, elem_id="arr-reasons"):
-                with gr.Column(scale=6, min_width=320):
-                    why = show(pieces["why"], js_on_load=viewer.SCRIPT, elem_id="arr-maps")
-                with gr.Column(scale=5, min_width=320):
-                    gauges = show(
-                        pieces["gauges"], js_on_load=page_why.GAUGES_JS, elem_id="arr-gauges"
-                    )
-                    with gr.Row():
-                        again = gr.Button("Compare with these", size="sm", elem_id="arr-again")
-                        reset = gr.Button("Reset", size="sm", elem_id="arr-reset")
-            cost = show(pieces["cost"], js_on_load=page_cost.SCRIPT, elem_id="arr-cost")
-            if steps.bundled:
-                show(measured.at_2b(RESULTS))
-            more = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
-            second, third, compare_maps, others = parts.others()
-            show(measured.section(RESULTS), elem_id="arr-results")
-            published = bool(measured.load(RESULTS))
-            with gr.Accordion(
-                "Figures", open=False, visible=published, elem_id="arr-figures"
-            ) as figures:
-                drawn_figures = show()
-            links = show(first[14], js_on_load=page_share.SCRIPT, elem_id="arr-links")
-            if steps.on_space:
-                gr.DuplicateButton(size="sm")
-            settings, advanced, cut_cost = parts.settings()
-            about = show(parts.about(steps.bundled), elem_id="arr-about")
-            file = gr.Textbox(visible="hidden", elem_id="arr-file")
-            ahead = gr.Textbox(visible="hidden", elem_id="arr-ahead")
-
-        board = [look, answers, strip, why, gauges, cost]
-        inputs = [picture, question, *settings.values(), shrunk, tensions, chosen, drawn]
-        # Everything that compares presses the one button, which is dead while it compares.
-        gr.on([question.submit, again.click], None, None, None, js=parts.PRESS_JS, **quick)
-        more.click(
-            steps.on_more, settings["share"], [settings["share"], settings["tier"]], **quick
-        ).then(None, None, None, js=parts.PRESS_JS, **quick)
-        go.click(None, None, [answers, strip, go], js=parts.QUEUED_JS, **quick)
-        go.click(live.on_waiting, None, ahead, **quick).then(
-            None, ahead, None, js=parts.AHEAD_JS, **quick
-        )
-        running = go.click(
-            live.on_compare,
-            inputs,
-            [*board, shown, looks, go],
-            trigger_mode="multiple",  # a click while Stop is still at work is not lost
-            **gpu,
-            **private,
-        )
-        said = [answers, strip]
-        running.failure(None, said, [*said, go], js=parts.FULL_JS, **quick)
-        stop.click(None, answers, answers, js=parts.UNQUEUED_JS, **quick)
-        stopped = [answers, why, gauges, looks, go]
-        stop.click(live.on_stop, looks, stopped, cancels=[running], **quick)
-        fresh = [*board, picture, question, cards, chosen, drawn, chips, tensions, shown, links]
-        fresh += [others, second, third]
-        cards.select(steps.on_pick, None, fresh, **quick)
-        own.click(steps.on_own, None, picture, **quick)
-        picture.upload(steps.on_own_picture, picture, fresh, **quick)
-        draw.click(lambda: steps.on_draw(LOADER.model), None, fresh, **quick)
-        gr.on([put.click, writing.submit], steps.on_sign, writing, fresh, **quick)
-        chips.select(steps.on_chip, drawn, question, **quick).then(
-            None, None, None, js=parts.PRESS_JS, **quick
-        )
-        question.input(None, None, None, js=parts.STALE_JS, **quick)
-        tuned = [look, why, gauges, shown, tensions]
-        gauges.release(steps.on_tensions, shown, tuned, trigger_mode="always_last", **quick)
-        reset.click(steps.on_reset, shown, tuned, **quick)
-        compare_maps.click(None, None, others, js=parts.LOOKING_JS, **quick)
-        compare_maps.click(
-            live.on_others,
-            [
-                picture,
-                question,
-                second,
-                third,
-                *(settings[name] for name in ("share", "tier", "allocator", "revision", "cut")),
-            ],
-            others,
-            **gpu,
-            **private,
-        )
-        figures.expand(lambda: measured.figures(RESULTS), None, drawn_figures, **quick)
-        links.select(steps.on_save, shown, file, **quick).then(
-            None, file, None, js=page_share.DOWNLOAD, **quick
-        )
-        gr.on(
-            [question.blur, settings["share"].release],
-            steps.on_question,
-            [chosen, question, settings["share"]],
-            links,
-            trigger_mode="always_last",
-            **quick,
-        )
-        gr.on(
-            [advanced.expand, settings["cut"].input, settings["share"].release,
-             settings["tier"].input, picture.change],
-            live.on_cut,
-            [picture, question, *(settings[name] for name in ("share", "tier", "cut"))],
-            cut_cost,
-            trigger_mode="always_last",
-            **quick,
-        )  # fmt: skip
-        demo.load(steps.on_open, None, [*fresh, settings["share"]], js=parts.CARD_VIEW_JS, **quick)
-        ready = [head, about, sign, settings["revision"], settings["cut"]]
-        demo.load(live.on_ready, None, ready, **quick)
-        gr.api(compare, api_name="compare", **gpu)
-        gr.api(relevance, api_name="relevance", **gpu)
-        gr.api(examples, api_name="examples", queue=False)
+        wire(demo, layout())
+        endpoints()
     demo.queue(max_size=QUEUE_SIZE, api_open=False)
     return demo
 
 
-def launch(demo: gr.Blocks, **options):
+def launch(demo: gr.Blocks, **options: Any) -> tuple:
     """Start serving, then load the model; `options` go to `Blocks.launch`."""
     server = demo.launch(
         prevent_thread_lock=True,

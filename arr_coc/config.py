@@ -6,8 +6,8 @@ can offer the choices before the model is loaded.
 
 from dataclasses import dataclass, fields
 
-# What becomes of the low-resolution look, where tokens are dropped, and who picks the places.
-GLANCES = ("auto", "separate", "periphery", "off")
+# What becomes of the glance (the low-resolution pass), where tokens are dropped, and who picks the places.
+GLANCES = ("auto", "periphery", "separate", "off")
 PRUNES = ("before", "after")
 ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
 # Shares of an image's tokens, by name, and the tier that lets the question's words choose among them.
@@ -100,6 +100,12 @@ class Tensions:
 
 
 NEUTRAL = Tensions()
+# The ends of each tension's gauge in plain words: what 1 stands for, then what 0 stands for.
+TENSION_ENDS = {
+    "compress": ("Gist", "Fine detail"),
+    "exploit": ("Go for the best spot", "Look around"),
+    "focus": ("One place", "Several places"),
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ class Config:
     Attributes:
         share: share of the image's native tokens to spend, in (0, 1]; `budget` overrides it.
         budget: tokens to spend, glance included where it stays in the cache; None takes the share.
-        glance: one of `GLANCES`. "separate" throws the low-resolution look away after reading its
+        glance: one of `GLANCES`. "separate" throws the low-resolution pass away after reading its
             attention; "periphery" keeps it in the KV cache, before the fovea, as part of the budget;
             "auto" keeps it where the tensions ask for the gist and it fits; "off" takes none.
         prune: "before" the vision encoder (it only sees what is kept) or "after" it.

@@ -12,6 +12,7 @@ from matplotlib import colormaps
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
 
 from arr_coc.attending import Allocation
+from arr_coc.config import TENSION_ENDS
 
 CELL = 32  # pixels of a native token's side: patch 16, merged by 2
 SIDE = 640  # pixels of the longer side of a picture: sharp at 512 px, light on a phone
@@ -20,11 +21,6 @@ MAP = "cividis"
 CELL_LINE = (110, 110, 125, 120)  # seen on light and on dark places
 FRAME = (240, 160, 60)
 NEVER_SEEN = (38, 38, 46)
-TENSIONS = (
-    ("compress", "Gist", "Fine detail"),
-    ("exploit", "Go for the best spot", "Look around"),
-    ("focus", "One place", "Several places"),
-)
 
 
 def realization_pictures(image: Image.Image, realization) -> dict[str, Image.Image]:
@@ -156,7 +152,7 @@ def tension_gauges(tensions) -> Image.Image:
     axes = figure.add_axes((0.06, 0.04, 0.88, 0.92))
     axes.set(xlim=(0, 1), ylim=(2.6, -0.75))
     axes.axis("off")
-    for row, (name, left, right) in enumerate(TENSIONS):
+    for row, (name, (left, right)) in enumerate(TENSION_ENDS.items()):
         at = 1 - float(getattr(tensions, name))
         axes.plot((0, 1), (row, row), color="#d5d7e0", linewidth=7, solid_capstyle="round")
         axes.plot((0.5, at), (row, row), color="#8d6cc9", linewidth=7, solid_capstyle="round")

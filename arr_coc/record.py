@@ -4,20 +4,21 @@
 
 Asks each example of `examples/<base>/examples.json` in full, focused and shrunk, a few times, and
 writes `recorded.json` beside the pictures: answers, maps, cells, tensions, every time and its
-median, with commit, date and machine. `load` reads it back; it trusts only recordings whose picture
-and question are still the example's.
+median, with commit, date and machine. `service.recordings` reads it back; it trusts only recordings whose
+picture and question are still the example's.
 """
 
 import argparse
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from arr_coc.scoring import score_exact
 from arr_coc.service import comparing
+from arr_coc.service.looks import LookResult
 from arr_coc.service.recordings import FILE, About, Recording, digest, examples_for
 
 LOOKS = ("full", "focused", "shrunk")
@@ -42,10 +43,10 @@ def compare_often(model: Any, picture: Path, question: str, repetitions: int) ->
     return {"result": result, "times": times}
 
 
-def median_look(looks: list[comparing.LookResult]) -> comparing.LookResult:
+def median_look(looks: list[LookResult]) -> LookResult:
     """The first look with the median of each measured time and rate, and of the peak memory."""
 
-    def median(values):
+    def median(values: Iterable[float]) -> float:
         return round(statistics.median(values), DIGITS)
 
     first = looks[0]
@@ -78,13 +79,12 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
 
     folder = BUNDLED_BASE if base == "bundled" else base
     model = ARRCOCQwen.from_pretrained(folder)
-    files = [
-        Path(f or "none") / "model.safetensors" for f in (folder, default_weights(model.is_bundled))
-    ]
-    base_sha256, weights_sha256 = (digest(file) if file.is_file() else "" for file in files)
+    folders = (folder, default_weights(model.is_bundled))
+    base_sha256, weights_sha256 = (weights_digest(Path(name or "none")) for name in folders)
     entries = json.loads((examples / "examples.json").read_text(encoding="utf-8"))
     recordings = []
-    for entry in entries[:1]:  # what comes first pays for what is set up once
+    # The first comparison pays for what is set up once, so one is made that is not recorded.
+    for entry in entries[:1]:
         compare_often(model, examples / entry["file"], entry["question"], 2)
     for entry in tqdm(entries, unit="example"):
         picture = examples / entry["file"]
@@ -106,6 +106,12 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
         repetitions=repetitions,
     )
     return {"about": about, "recordings": recordings}
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 of the weights in a folder, in hex; "" where there are none, as for an id on the Hub."""
+    file = folder / "model.safetensors"
+    return digest(file) if file.is_file() else ""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,7 +1,8 @@
 """Real servers for the tests: `python app.py` on the bundled base, on loopback.
 
 `server()` is the one that most tests share; its examples are some of the committed ones, recorded anew
-by the command itself. `start` begins another, for `tests.fuzz` and `tests.load`.
+by the command itself. `held_server()` is the same with a model that waits where a test wants it to.
+`start` begins another, for `tests.fuzz` and `tests.load`.
 """
 
 import atexit
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import IO
 import httpx
 
 ROOT = Path(__file__).parent.parent
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 BUNDLED_EXAMPLES = ROOT / "examples" / "bundled"
 RECORDED = 3  # examples; each takes a second or two
 
@@ -31,6 +34,9 @@ class Server:
     url: str
     seconds_to_first_page: float
     process: subprocess.Popen
+    cpu_seconds_to_first_page: (
+        float  # of the app's process: other work on the machine does not count
+    )
 
 
 @cache
@@ -53,11 +59,65 @@ def server() -> Server:
     return start({"ARR_COC_EXAMPLES": str(recorded_examples())})
 
 
-def start(variables: dict[str, str], *, port: int = 0, log: IO | None = None) -> Server:
+@dataclass(frozen=True)
+class HeldServer:
+    """A server whose looks stand still within `held()`, one line per look in `looks`."""
+
+    url: str
+    hold: Path
+    looks: Path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Looks begin within, and go on after it."""
+        self.hold.touch()
+        try:
+            yield
+        finally:
+            self.hold.unlink()
+
+    def questions(self) -> list[str]:
+        """The question of every look that began, in order."""
+        return self.looks.read_text().splitlines() if self.looks.exists() else []
+
+    def waiting(self) -> int:
+        """Requests in the queue, the one that runs apart."""
+        return httpx.get(f"{self.url}gradio_api/queue/status").json()["queue_size"]
+
+    def wait_for_queue(self, size: int) -> None:
+        """Return when so many wait, and no more."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (waiting := self.waiting()) != size:
+            assert time.monotonic() < deadline, f"{waiting} wait, expected {size}"
+            time.sleep(0.05)
+
+
+@cache
+def held_server() -> HeldServer:
+    """Start `tests.held_app` once for the whole run; it ends with the run."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    hold, looks = folder / "hold", folder / "looks"
+    variables = {
+        "ARR_COC_EXAMPLES": str(recorded_examples()),
+        "ARR_COC_TEST_HOLD": str(hold),
+        "ARR_COC_TEST_LOOKS": str(looks),
+    }
+    return HeldServer(start(variables, program=("-m", "tests.held_app")).url, hold, looks)
+
+
+def start(
+    variables: dict[str, str],
+    *,
+    program: tuple[str, ...] = ("app.py",),
+    port: int = 0,
+    log: IO | None = None,
+) -> Server:
     """Start an app of its own and wait for its page; it ends with this process.
 
     Args:
         variables: added to its environment.
+        program: what Python runs.
         port: 0 for any free one.
         log: a file for everything it prints; None leaves it on this process's own output.
     """
@@ -69,7 +129,7 @@ def start(variables: dict[str, str], *, port: int = 0, log: IO | None = None) ->
         environment.pop(name, None)
     environment |= variables
     begun = time.monotonic()
-    command = [sys.executable, "app.py"]
+    command = [sys.executable, *program]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     atexit.register(process.terminate)
     url = f"http://127.0.0.1:{port}/"
@@ -77,7 +137,13 @@ def start(variables: dict[str, str], *, port: int = 0, log: IO | None = None) ->
         assert process.poll() is None, "the app ended before it answered"
         try:
             if httpx.get(url, timeout=30).status_code == 200:
-                return Server(url, time.monotonic() - begun, process)
+                return Server(url, time.monotonic() - begun, process, cpu_seconds(process.pid))
         except httpx.TransportError:
             time.sleep(0.05)
     raise AssertionError(f"the page did not answer within {START_TIMEOUT_S} s")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has taken, all its threads together (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system

@@ -33,17 +33,17 @@ def once(browser: Browser) -> dict[str, float]:
     answered = time.monotonic()
     tab = browser.new_page(viewport={"width": 1280, "height": 800})
     tab.set_default_timeout(1000 * screenshots.READY_S)
-    found = {"first page": server.seconds_to_first_page}
+    marks = {"first page": server.seconds_to_first_page}
     tab.goto(server.url, wait_until="commit")
     tab.wait_for_function(PAINTED_JS, arg=PAINT)
-    found["first paint"] = server.seconds_to_first_page + tab.evaluate(PAINTED_JS, PAINT) / 1000
+    marks["first paint"] = server.seconds_to_first_page + tab.evaluate(PAINTED_JS, PAINT) / 1000
     for name, place in (("recorded comparison", "#arr-look .arr-base"), ("model", ".arr-badge")):
         tab.locator(place).nth(0 if name != "model" else 2).wait_for()
-        found[name] = server.seconds_to_first_page + time.monotonic() - answered
+        marks[name] = server.seconds_to_first_page + time.monotonic() - answered
     tab.close()
     server.process.terminate()
     server.process.wait(30)
-    return {name: round(seconds, 2) for name, seconds in found.items()}
+    return {name: round(seconds, 2) for name, seconds in marks.items()}
 
 
 def run(starts: int) -> dict[str, Any]:
@@ -66,10 +66,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--starts", type=int, default=7, help="(default %(default)s)")
     parser.add_argument("--out", type=Path, help="where the report goes")
     args = parser.parse_args(argv)
-    found = fuzz.report("starting the app", "tests.coldstart", argv, lambda: run(args.starts))
+    result = fuzz.report("starting the app", "tests.coldstart", argv, lambda: run(args.starts))
     if args.out:
-        args.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found["seconds"]))
+        args.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result["seconds"]))
 
 
 if __name__ == "__main__":

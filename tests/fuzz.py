@@ -113,7 +113,7 @@ class Fuzz:
         for mark in self.marks:
             if mark in text and mark not in sent:
                 self.fault(case, "leaked", f"{mark[:20]!r} in {text[:200]!r}")
-        outcome, said = _outcome(status, text)
+        outcome, said = outcome_of(status, text)
         if outcome == "answered" and case.outside:
             self.fault(case, "read a file outside", text[:200])
         if outcome == "silent":
@@ -154,7 +154,7 @@ class Fuzz:
         case = hostile.Case("sound", "a sound request", *body, ("good.png", image))
         status, text = self.send(case)
         self.printed()
-        if _outcome(status, text)[0] != "answered" or question not in text:
+        if outcome_of(status, text)[0] != "answered" or question not in text:
             self.fault(case, "a sound request failed", text[-300:])
         self.sound += 1
 
@@ -168,7 +168,7 @@ def _session(body: bytes) -> str | None:
     return session if isinstance(session, str) else None
 
 
-def _outcome(status: int, text: str) -> tuple[str, str]:
+def outcome_of(status: int, text: str) -> tuple[str, str]:
     """How a request ended, and the sentence where there was one."""
     if status in (DROPPED, 0):
         return ("dropped" if status == DROPPED else "silent"), ""
@@ -273,7 +273,7 @@ def run(n: int, seed: int, port: int = 0, progress: bool = True) -> dict[str, An
         "seed": seed,
         "seconds": round(time.monotonic() - begun, 1),
         "sound_requests_between": fuzz.sound,
-        "outcomes": {family: dict(found) for family, found in sorted(fuzz.outcomes.items())},
+        "outcomes": {family: dict(counts) for family, counts in sorted(fuzz.outcomes.items())},
         "faults": fuzz.faults,
         "framework": dict(fuzz.framework.most_common()),
         "slowest_s": fuzz.slowest,
@@ -293,7 +293,7 @@ def report(
     from arr_coc import provenance
 
     before = os.getloadavg()[0]
-    found = measure()
+    measured = measure()
     about = {
         "what": what,
         **provenance.header(module, provenance.typed(argv), torch.device("cpu")),
@@ -301,7 +301,7 @@ def report(
     }
     if before > 1:
         about["note"] = "other work ran on the machine: times are longer than they need be"
-    return about | found
+    return about | measured
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -311,10 +311,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="of the app (default: any free one)")
     parser.add_argument("--out", type=Path, help="where the report goes")
     args = parser.parse_args(argv)
-    found = report(WHAT, "tests.fuzz", argv, lambda: run(args.n, args.seed, args.port))
+    result = report(WHAT, "tests.fuzz", argv, lambda: run(args.n, args.seed, args.port))
     if args.out:
-        args.out.write_text(json.dumps(found, indent=1, ensure_ascii=True) + "\n")
-    print(json.dumps({"n": args.n, "faults": len(found["faults"]), "seconds": found["seconds"]}))
+        args.out.write_text(json.dumps(result, indent=1, ensure_ascii=True) + "\n")
+    print(json.dumps({"n": args.n, "faults": len(result["faults"]), "seconds": result["seconds"]}))
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ class Asker:
     def join(self, token: str, new_tokens: int = 4) -> httpx.Response:
         """Take a place in the queue."""
         record = {"path": self.path, "meta": {"_type": "gradio.FileData"}}
-        asked = hostile.good(
+        arguments = hostile.good(
             record, self.question(token), budget=self.budget, max_new_tokens=new_tokens
         )
-        return self.http.post("gradio_api/call/compare", json={"data": asked})
+        return self.http.post("gradio_api/call/compare", json={"data": arguments})
 
     @property
     def budget(self) -> int:
@@ -73,16 +73,19 @@ class Asker:
         """A question that nobody else asks."""
         return f"client {self.number}, {token}: what colour is this?"
 
+    def path_of(self, reply: httpx.Response) -> str:
+        """Where the stream of an accepted request is read."""
+        return f"gradio_api/call/compare/{reply.json()['event_id']}"
+
     def answer(self, reply: httpx.Response) -> str:
         """The stream of an accepted request, to its end."""
-        event = reply.json()["event_id"]
-        return self.http.get(f"gradio_api/call/compare/{event}").text
+        return self.http.get(self.path_of(reply)).text
 
     def is_own(self, text: str, token: str) -> str:
         """What is wrong with an answer; "" where it is this client's own."""
-        outcome, said = fuzz._outcome(200, text)
+        outcome, sentence = fuzz.outcome_of(200, text)
         if outcome != "answered":
-            return f"{outcome}: {said}"
+            return f"{outcome}: {sentence}"
         result = json.loads(text.rpartition("data: ")[2].strip().splitlines()[0])[0]
         given = (result["question"], result["where"]["grid"], result["tokens_kept"])
         expected = (self.question(token), [self.rows, self.columns], self.budget)
@@ -124,12 +127,12 @@ def _browse(url: str, number: int, seen: Seen) -> None:
         tab.locator(".arr-badge").nth(2).wait_for()  # the model is there
         question = f"visitor {number}: what colour is the ball?"
         tab.locator("#arr-question textarea, #arr-question input").first.fill(question)
-        told, full = None, 0
+        warned, full = None, 0
         begun = pressed = time.monotonic()
         tab.locator("#arr-go").click()
         while time.monotonic() - begun < 3 * LONGEST_WAIT_S:
-            if told is None and (tab.locator(WAITS).count() or tab.locator(SAID).count()):
-                told = time.monotonic() - begun
+            if warned is None and (tab.locator(WAITS).count() or tab.locator(SAID).count()):
+                warned = time.monotonic() - begun
             if tab.locator(LIVE).count():
                 break
             if tab.locator(FULL).count() and tab.locator("#arr-go").is_enabled():
@@ -143,7 +146,7 @@ def _browse(url: str, number: int, seen: Seen) -> None:
         seen.browsers.append(
             {
                 "answered": answered,
-                "told_to_wait_after_s": told and round(told, 2),
+                "told_to_wait_after_s": warned and round(warned, 2),
                 "told_that_the_queue_is_full": full,
                 "wait_s": round(time.monotonic() - pressed, 2),
             }
@@ -178,12 +181,11 @@ def crowd(url: str, clients: int, browsers: int) -> dict[str, Any]:
 
 def leaving(url: str) -> dict[str, Any]:
     """Fill the queue, leave, and time the next client; against a client who comes when all stay."""
-    found = {}
+    result = {}
     for name in ("all_stay", "all_leave"):
         askers = [Asker(url, n) for n in range(8)]
         replies = [asker.join("place", 64) for asker in askers]
-        paths = [f"gradio_api/call/compare/{reply.json()['event_id']}" for reply in replies]
-        streams = [a.http.stream("GET", path) for a, path in zip(askers, paths)]
+        streams = [a.http.stream("GET", a.path_of(r)) for a, r in zip(askers, replies)]
         for stream in streams:
             stream.__enter__()
         time.sleep(0.2)
@@ -193,13 +195,13 @@ def leaving(url: str) -> dict[str, Any]:
                 asker.http.close()
         last, begun = Asker(url, 31), time.monotonic()
         wrong = last.is_own(last.answer(last.join("last")), "last")
-        found[f"next_waits_s_when_{name}"] = round(time.monotonic() - begun, 2)
-        found["wrong"] = found.get("wrong", []) + ([wrong] if wrong else [])
+        result[f"next_waits_s_when_{name}"] = round(time.monotonic() - begun, 2)
+        result["wrong"] = result.get("wrong", []) + ([wrong] if wrong else [])
         if name == "all_stay":
             for stream, asker in zip(streams, askers):
                 stream.__exit__(None, None, None)
                 asker.http.close()
-    return found
+    return result
 
 
 def resident_mb(pid: int) -> float:
@@ -212,16 +214,16 @@ def memory(url: str, pid: int, comparisons: int) -> dict[str, Any]:
     """Resident memory along many comparisons of pictures of many sizes."""
     askers = [Asker(url, n) for n in range(16)]
     marks = {0, comparisons // 5, comparisons // 2, comparisons}
-    found, begun, wrong = {}, time.monotonic(), 0
+    resident, begun, wrong = {}, time.monotonic(), 0
     for n in range(comparisons + 1):
         if n in marks:
-            found[str(n)] = resident_mb(pid)
+            resident[str(n)] = resident_mb(pid)
         asker = askers[n % len(askers)]
         wrong += bool(asker.is_own(asker.answer(asker.join(f"turn {n}")), f"turn {n}"))
     return {
         "comparisons": comparisons,
         "wrong": wrong,
-        "resident_mb_after": found,
+        "resident_mb_after": resident,
         "seconds_per_comparison": round((time.monotonic() - begun) / (comparisons + 1), 3),
     }
 
@@ -235,7 +237,7 @@ def run(clients: int, browsers: int, comparisons: int, port: int = 0) -> dict[st
             server = app_server.start(variables, port=port, log=file)
         first = Asker(server.url, 0)
         first.answer(first.join("warm"))  # waits for the model
-        found = {
+        result = {
             "crowd": crowd(server.url, clients, browsers),
             "leaving": leaving(server.url),
             "memory": memory(server.url, server.process.pid, comparisons),
@@ -243,7 +245,7 @@ def run(clients: int, browsers: int, comparisons: int, port: int = 0) -> dict[st
         }
         server.process.terminate()
         server.process.wait(30)
-    return found
+    return result
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -255,10 +257,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where the report goes")
     args = parser.parse_args(argv)
     sizes = (args.clients, args.browsers, args.comparisons)
-    found = fuzz.report("many visitors at once", "tests.load", argv, lambda: run(*sizes, args.port))
+    result = fuzz.report(
+        "many visitors at once", "tests.load", argv, lambda: run(*sizes, args.port)
+    )
     if args.out:
-        args.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps({name: found[name] for name in ("crowd", "leaving", "memory")}))
+        args.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({name: result[name] for name in ("crowd", "leaving", "memory")}))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from app_server import server
+from app_server import held_server, server
 from playwright.sync_api import expect, sync_playwright
 
 from tests import fuzz, load, setup
 
+expect.set_options(timeout=30_000)
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -58,70 +59,73 @@ def test_the_browser_client(scene, tmp_path):
         for file, words in ((scene, "80 visual tokens"), (fake, "not a picture")):
             tab.locator("[name=picture]").set_input_files(file)
             tab.locator("button").click()
-            expect(tab.locator("#said")).to_contain_text(words, timeout=30_000)
+            expect(tab.locator("#said")).to_contain_text(words)
         browser.close()
     pages.shutdown()
 
 
 def test_a_crowd_is_answered_each_its_own_or_told_that_the_queue_is_full(monkeypatch):
     monkeypatch.setattr(load, "ROUNDS", 1)
-    found = load.crowd(server().url, 16, 0)
-    assert found["wrong"] == [] and found["answered_as_their_own"] == 16
-    assert found["wait_s"]["longest"] < load.LONGEST_WAIT_S
-    assert set(found["told_that_the_queue_is_full"]) <= {
+    result = load.crowd(server().url, 16, 0)
+    assert result["wrong"] == [] and result["answered_as_their_own"] == 16
+    assert result["wait_s"]["longest"] < load.LONGEST_WAIT_S
+    assert set(result["told_that_the_queue_is_full"]) <= {
         "503 Queue is full. Max size is N and size is N."
     }
 
 
 def test_who_leaves_frees_the_place():
-    found = load.leaving(server().url)
-    assert found["wrong"] == []
-    stayed, left = (found[f"next_waits_s_when_all_{name}"] for name in ("stay", "leave"))
-    assert left < 0.7 * stayed
+    app = held_server()
+    with app.held():
+        askers = [load.Asker(app.url, n) for n in range(8)]
+        replies = [asker.join("place") for asker in askers]
+        for asker, reply in zip(askers, replies):
+            with asker.http.stream("GET", asker.path_of(reply)):
+                pass
+        last = load.Asker(app.url, 31)
+        reply = last.join("last")
+        app.wait_for_queue(1)
+    assert last.is_own(last.answer(reply), "last") == ""
+    questions = set(app.questions())
+    assert last.question("last") in questions
+    # The first ran already; of the others none is asked any more.
+    assert not questions & {asker.question("place") for asker in askers[1:]}
+
+
+def test_the_report_times_who_leaves():
+    assert load.leaving(server().url)["wrong"] == []
 
 
 def test_a_visitor_waits_knowingly_and_is_told_of_a_full_queue():
+    app = held_server()
     with sync_playwright() as playwright:
         browser = setup.launch(playwright)
         tab = browser.new_page()
-        tab.goto(server().url)
-        expect(tab.locator(".arr-badge")).to_have_count(3, timeout=60_000)
-        asker = load.Asker(server().url, 0)
-        joined, told = [], threading.Event()
-
-        def crowd():
-            while not told.is_set():
-                if (reply := asker.join("full", 64)).status_code == 200:
-                    joined.append(reply.json()["event_id"])
-
-        thread = threading.Thread(target=crowd)
-        thread.start()
-        full = tab.locator(".arr-message", has_text="queue is full")
-        try:
-            for _ in range(20):  # a place may fall free just when the button is pressed
-                tab.locator("#arr-go").click()
-                tab.wait_for_timeout(300)
-                if full.count():
-                    break
-            expect(full).to_be_visible()
-        finally:
-            told.set()
-            thread.join()
-        for event in joined[-9:]:  # those still waiting leave
-            with asker.http.stream("GET", f"gradio_api/call/compare/{event}"):
-                pass
-        tab.locator("#arr-go").click()
-        words = re.compile(r"^Waits for its turn(: \d+ in the queue, about \d+ s)?…$")
-        expect(tab.locator(".arr-queued").first).to_have_text(words)
+        tab.goto(app.url)
+        ready = 1000 * screenshots.READY_S
+        expect(tab.locator(".arr-badge")).to_have_count(3, timeout=ready)
+        asker, joined = load.Asker(app.url, 0), []
+        with app.held():
+            while (reply := asker.join("full")).status_code == 200:
+                joined.append(asker.path_of(reply))
+            tab.locator("#arr-go").click()
+            expect(tab.locator(".arr-message", has_text="queue is full")).to_be_visible()
+            for path in joined[-9:]:  # those who came last leave
+                with asker.http.stream("GET", path):
+                    pass
+            app.wait_for_queue(len(joined) - 10)
+            tab.locator("#arr-go").click()
+            words = re.compile(r"^Waits for its turn(: \d+ in the queue, about \d+ s)?…$")
+            expect(tab.locator(".arr-queued").first).to_have_text(words)
         expect(tab.locator(load.LIVE)).to_be_visible(timeout=60_000)
         browser.close()
 
 
 def test_hostile_requests_end_in_a_sentence():
-    found = fuzz.run(60, seed=7, progress=False)
-    assert found["faults"] == []
-    assert found["sound_requests_between"] == 5
-    outcomes = {name for family in found["outcomes"].values() for name in family}
+    result = fuzz.run(60, seed=7, progress=False)
+    assert result["faults"] == []
+    assert result["sound_requests_between"] == 5
+    outcomes = {name for family in result["outcomes"].values() for name in family}
     assert {"answered", "sentence"} <= outcomes
 
 

@@ -8,11 +8,14 @@ import pytest
 import torch
 from PIL import Image
 
+from arr_coc import config
 from arr_coc.attending import TopK
 from arr_coc.balancing import FIXED
-from arr_coc.config import Tensions
+from arr_coc.config import NEW_TOKENS, Config, Tensions
+from arr_coc.page import frame, parts
 from arr_coc.service import comparing, errors, intake
-from arr_coc.service import decision as service_decision
+from arr_coc.service.decision import Where, allocation_of
+from arr_coc.service.looks import ComparisonResult, LookResult
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,12 @@ class Fake:
 
     def __init__(self, fail_full=None, fail_focused=None):
         self.failures = {False: fail_full, True: fail_focused}
-        self.asked = []
+        self.calls = []
 
     def stream(
         self, image, question, *, use_arr_coc, config=None, max_new_tokens, deadline_s, grid=None
     ):
-        self.asked.append((use_arr_coc, config, question, image.size, max_new_tokens, grid))
+        self.calls.append((use_arr_coc, config, question, image.size, max_new_tokens, grid))
         answer = SimpleNamespace(text="", stage="encode", done=False, measures=None)
         answer.realization = None
         yield answer
@@ -90,14 +93,14 @@ def test_records_come_in_order_and_survive_pickling():
     records = pickle.loads(pickle.dumps(list(comparing.compare_stream(model, request()))))
     assert [kind for kind, _ in records] == ["full", "full", "focused", "focused", "result"]
     result = records[-1][1]
-    assert set(result) == set(comparing.ComparisonResult.__annotations__)
-    assert set(result["full"]) == set(comparing.LookResult.__annotations__)
-    assert set(result["where"]) == set(service_decision.Where.__annotations__)
+    assert set(result) == set(ComparisonResult.__annotations__)
+    assert set(result["full"]) == set(LookResult.__annotations__)
+    assert set(result["where"]) == set(Where.__annotations__)
     assert (result["tokens_kept"], result["tokens_total"], result["ratio"]) == (9, 48, 2.5)
     assert result["full"]["text"] == result["focused"]["text"] == "red"
-    assert [asked[0] for asked in model.asked] == [False, True]
-    assert model.asked[0][2:5] == ("what colour?", (256, 192), comparing.NEW_TOKENS)
-    allocation = service_decision.allocation_of(result["where"])
+    assert [call[0] for call in model.calls] == [False, True]
+    assert model.calls[0][2:5] == ("what colour?", (256, 192), NEW_TOKENS)
+    allocation = allocation_of(result["where"])
     assert (allocation.cells == decision().allocation.cells).all()
 
 
@@ -132,23 +135,29 @@ def test_the_shrunk_picture_has_as_many_tokens_and_comes_last():
     records = list(comparing.compare_stream(model, request(shrunk=True)))
     kinds = [kind for kind, _ in records]
     assert kinds == ["full"] * 2 + ["focused"] * 2 + ["shrunk"] * 2 + ["result"]
-    rows, columns = model.asked[2][-1]
-    assert (rows, columns) == (3, 3) and model.asked[0][-1] is None
+    rows, columns = model.calls[2][-1]
+    assert (rows, columns) == (3, 3) and model.calls[0][-1] is None
     result = records[-1][1]
     assert result["shrunk"]["visual_tokens_full"] == 48
     assert comparing.last(comparing.compare_stream(model, request()))["shrunk"] is None
 
 
 def test_settings_reach_the_config():
-    config = comparing.config_of(
-        request(tensions=[0.1, 0.2, 0.3], allocator="quadtree", tier="fast")
-    )
-    assert (config.allocator, config.tier, config.tensions) == (
+    reached = request(tensions=[0.1, 0.2, 0.3], allocator="quadtree", tier="fast").config
+    assert (reached.allocator, reached.tier, reached.tensions) == (
         "quadtree",
         "fast",
         Tensions(0.1, 0.2, 0.3),
     )
-    assert comparing.config_of(request()).tensions is None
+    assert request().config.tensions is None
+
+
+def test_a_request_has_the_package_s_defaults_and_crosses_to_another_process():
+    checked = request()
+    assert checked.config == Config() and checked.max_new_tokens == NEW_TOKENS
+    back = pickle.loads(pickle.dumps(replace(checked, questions=("a?",), native_tokens=64)))
+    assert (back.config, back.question, back.questions) == (checked.config, "what colour?", ("a?",))
+    assert back.image.tobytes() == checked.image.tobytes()
 
 
 def test_a_budget_over_the_picture_names_both_numbers():
@@ -218,13 +227,14 @@ def test_shrunk_is_the_stock_model_on_the_resized_picture(bundled, picture):
     assert all(0 <= look["first_token_entropy"] < 12 for look in looks)
 
 
-def test_the_choices_are_those_of_the_package():
-    from arr_coc import config as arr_coc_config
-
-    assert sorted(comparing.GLANCES) == sorted(arr_coc_config.GLANCES)
-    assert (
-        comparing.PRUNES == arr_coc_config.PRUNES
-        and comparing.ALLOCATORS == arr_coc_config.ALLOCATORS
-    )
-    assert (*arr_coc_config.TIERS, arr_coc_config.QUESTION_TIER) == comparing.TIERS
-    assert comparing.NO_REVISION == arr_coc_config.NO_REVISION
+def test_the_choices_offered_are_those_of_the_package():
+    offered = [
+        parts.ALLOCATOR_CHOICES,
+        frame.GLANCE_CHOICES,
+        frame.PRUNE_CHOICES,
+        parts.TIER_CHOICES,
+    ]
+    allocators, glances, prunes, tiers = [[value for _, value in pairs] for pairs in offered]
+    assert sorted(allocators) == sorted(config.ALLOCATORS)
+    assert sorted(glances) == sorted(config.GLANCES) and sorted(prunes) == sorted(config.PRUNES)
+    assert sorted(tiers) == sorted(["share", *config.TIER_NAMES])

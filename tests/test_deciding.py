@@ -3,10 +3,12 @@
 import json
 import statistics
 import time
+from dataclasses import replace
 
 import pytest
 
 from arr_coc import balancing
+from arr_coc.config import Config
 from arr_coc.page import board
 from arr_coc.service import comparing, decision
 
@@ -67,7 +69,7 @@ def test_dragging_needs_no_model_and_under_100_ms(shown, bundled, monkeypatch):
         tuned, pieces = board.under(shown, [value, 1 - value, value])
         spent.append(time.process_time() - start)
         assert tensions(tuned["where"]) == [value, round(1 - value, 4), value]
-        assert "data-look" in pieces[0] and "set by hand" in pieces[2]
+        assert "data-look" in pieces["look"] and "set by hand" in pieces["gauges"]
     assert statistics.median(spent) < 0.1, spent
 
 
@@ -87,7 +89,10 @@ def test_reset_after_a_comparison_under_imposed_tensions_goes_back_to_the_questi
     shown, pieces = board.under(board.live(picture, imposed, None, ""), None)
     assert tensions(shown["where"]) == tensions(own)
     assert shown["where"]["tension_source"] == own["tension_source"] == "learned"
-    assert shown["where"]["cells"] != imposed["where"]["cells"] and "set by hand" not in pieces[2]
+    assert (
+        shown["where"]["cells"] != imposed["where"]["cells"]
+        and "set by hand" not in pieces["gauges"]
+    )
 
 
 def test_what_is_kept_per_visitor_is_small(shown):
@@ -99,5 +104,5 @@ def test_where_alone_for_up_to_three_questions(bundled, picture):
     records = list(comparing.compare_stream(bundled, request))
     assert [kind for kind, _ in records] == ["where"] * 3
     assert set(records[0][1]) == set(decision.Where.__annotations__)
-    request["tensions"] = [2.0, 0, 0]
-    assert list(comparing.compare_stream(bundled, request))[0][0] == "error"
+    too_many = replace(request, config=Config(budget=10_000))
+    assert list(comparing.compare_stream(bundled, too_many))[0][0] == "error"

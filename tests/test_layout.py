@@ -40,7 +40,7 @@ BELOW = {
     "allocators": {"attending", "config"},
     "components": {"adapting", "balancing", "knowing"},
     "realizing": IDEA,
-    "homunculus": {"attending"},
+    "homunculus": {"attending", "config"},
     "qwen": IDEA | {"homunculus"},
     "benchmark": {"config", "provenance", "qwen"},
     "scenes": set(),
@@ -52,7 +52,7 @@ BELOW = {
     "tensions": {"balancing", "config", "evaluate", "peers", "provenance", "qwen", "scenes"},
     "hub": {"qwen"},
     "record": {"provenance", "qwen", "scoring", "service"},
-    "page": {"homunculus", "peers", "scenes", "scoring", "service"},
+    "page": {"config", "homunculus", "peers", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.
 OWNERS = {
@@ -61,7 +61,13 @@ OWNERS = {
     "pyarrow": {"evaluate.store", "evaluate.summary"},
     "datasets": {"evaluate.questions"},
     "transformers": {"qwen", "provenance", "pretrain", "train"},
-    "gradio": {"page.live", "page.parts", "page.steps"},
+    "gradio": {
+        "page.changes",
+        "page.local_handlers",
+        "page.model_handlers",
+        "page.parts",
+        "page.refusals",
+    },
     "spaces": set(),
 }
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_CLASS = 350, 80, 200

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from test_evaluate import table_of
 
-from arr_coc.evaluate import summary as evaluate_summary
+from arr_coc.evaluate.summary import summarise
 from arr_coc.page import measured
 
 EVIL = "<img src=x onerror=alert(1)>${7*6}"
@@ -18,7 +18,7 @@ def summary(**changes):
     poor = [(p, kind, float(kind == "colour"), 0.1) for p, kind, *_ in answers]
     rows = {("stock", 1.0): answers, ("arr-coc", 0.2): poor, ("random", 0.2): poor}
     rows |= {("arr-coc", 0.1): poor}
-    report = evaluate_summary.summarise(table_of(rows), floor=0.8)
+    report = summarise(table_of(rows), floor=0.8)
     times = [("stock", 1.0, 0.5), ("arr-coc", 0.2, 0.25), ("arr-coc", 0.1, 0.125)]
     report["time"] = [{"method": m, "budget": b, "p50_s": s} for m, b, s in times]
     about = {"what": "scenes on a base", "date": "2030-01-02", "commit": "abc"}
@@ -53,10 +53,10 @@ def test_accuracy_against_tokens_and_time(folder):
 
 
 def test_a_sweep_has_a_column_for_each_size(folder):
-    found = summary()
-    small = [{**entry, "detail": 0.5} for entry in found["methods"]]
+    report = summary()
+    small = [{**entry, "detail": 0.5} for entry in report["methods"]]
     (folder / "scenes" / "summary.json").write_text(
-        json.dumps(found | {"methods": found["methods"] + small})
+        json.dumps(report | {"methods": report["methods"] + small})
     )
     head, stock, *ours = cells(measured.section(folder))
     assert head == ["method", "detail × 0.5", "detail × 1"]
@@ -113,6 +113,6 @@ def test_names_are_escaped(folder):
 def test_what_is_published_can_be_shown():
     import app
 
-    found = measured.load(app.RESULTS)
-    assert len(found) == len(list(app.RESULTS.glob("*/summary.json")))
-    assert measured.section(app.RESULTS).count("<table") == len(found)
+    summaries = measured.load(app.RESULTS)
+    assert len(summaries) == len(list(app.RESULTS.glob("*/summary.json")))
+    assert measured.section(app.RESULTS).count("<table") == len(summaries)

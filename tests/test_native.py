@@ -6,8 +6,8 @@ import pytest
 import torch
 from PIL import Image
 
-from arr_coc.page import live as page_live
-from arr_coc.page import steps
+from arr_coc.page.local_handlers import LocalHandlers
+from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.service import comparing, intake, token_grid
 
 
@@ -25,7 +25,7 @@ def test_other_sizes_are_refused(bad):
     with pytest.raises(intake.IntakeError, match="allowed are 64, 256"):
         token_grid.check(bad)
     with pytest.raises(intake.IntakeError, match="allowed"):
-        comparing.check(Image.new("RGB", (64, 64)), "what?", native=bad)
+        comparing.check(Image.new("RGB", (64, 64)), "what?", native_tokens=bad)
 
 
 def test_4096_tokens_are_refused_on_a_cpu(bundled):
@@ -57,7 +57,7 @@ def test_the_curve_meets_its_measurements():
 
 
 def test_a_picture_is_cut_as_asked(bundled, picture):
-    settings = {"native": 64, "max_new_tokens": 2, "shrunk": True}
+    settings = {"native_tokens": 64, "max_new_tokens": 2, "shrunk": True}
     result = comparing.compare(bundled, picture, "what is this?", 0.25, **settings)
     rows, columns = token_grid.grid_of(picture.size, 64)
     assert result["where"]["grid"] == [rows, columns]
@@ -68,11 +68,12 @@ def test_a_picture_is_cut_as_asked(bundled, picture):
 def test_the_page_tells_the_cost_first(bundled, picture, tmp_path):
     path = tmp_path / "a.png"
     picture.save(path)
-    live = page_live.Live(steps.Steps(tmp_path), SimpleNamespace(model=bundled), None)
-    said = live.on_cut(str(path), "what?", 20, "share", 1024)
+    handlers = ModelHandlers(LocalHandlers(tmp_path), SimpleNamespace(model=bundled), None)
+    inputs = {"picture": str(path), "question": "what?"}
+    said = handlers.on_cut(**inputs, native_tokens=1024)
     full = token_grid.tokens_of(bundled, picture.size, 1024)
     assert f"{full:,} visual tokens" in said and "times as long" in said and "never saw" in said
-    assert "about 16." in live.on_cut(str(path), "what?", 20, "share", 0)
-    assert "allowed are" in live.on_cut(str(path), "what?", 20, "share", 4096)
-    live.loader.model = None
-    assert "waking up" in live.on_cut(str(path), "what?", 20, "share", 0)
+    assert "about 16." in handlers.on_cut(**inputs, native_tokens=0)
+    assert "allowed are" in handlers.on_cut(**inputs, native_tokens=4096)
+    handlers.loader.model = None
+    assert "waking up" in handlers.on_cut(**inputs, native_tokens=0)

@@ -12,8 +12,10 @@ import torch
 from PIL import Image
 from spaces.zero.gradio import error as platform_error
 
-from arr_coc.page import live, steps
+from arr_coc.page import model_handlers
+from arr_coc.page.refusals import refusal
 from arr_coc.service import comparing, intake
+from arr_coc.service.looks import empty_look
 
 REQUEST = comparing.check(Image.new("RGB", (64, 64), "red"), "what?", shrunk=True)
 STOPS = [
@@ -62,12 +64,12 @@ def records(*pairs, error):
 
 
 def look(**changes):
-    return {**comparing.empty_look(), **changes}
+    return {**empty_look(), **changes}
 
 
 @pytest.mark.parametrize("error,words", ALL, ids=lambda value: str(value)[:30])
 def test_each_cause_has_its_own_sentence(error, words):
-    said = steps.refusal(error)
+    said = refusal(error)
     assert isinstance(said, gr.Error) and words in said.message
     assert said.message.endswith(".") and "secret" not in said.message and "/" not in said.message
 
@@ -109,24 +111,25 @@ def test_on_the_page_and_over_the_api(monkeypatch):
     done = ("full", look(text="red", done=True))
     monkeypatch.setattr(app.LOADER, "get", Model)
     picture = Image.new("RGB", (64, 64), "red")
-    monkeypatch.setattr(live, "source_of", lambda given, folder: given)
+    monkeypatch.setattr(model_handlers, "source_of", lambda given, folder: given)
     aborted = platform_error("ZeroGPU worker error", "GPU task aborted")
-    monkeypatch.setattr(app.LIVE, "run", lambda request: records(done, error=aborted))
+    monkeypatch.setattr(app.MODEL, "run", lambda request: records(done, error=aborted))
     result = app.compare(picture, "what?")
     assert result["full"]["text"] == "red" and "worker stopped" in result["focused"]["error"]
-    settings = ("auto", "before", "topk", "share", 4, "", 0, False, None, None, None)
-    *_, last = app.LIVE.on_compare(picture, "what?", 20, *settings)
-    assert "red" in last[1] and "worker stopped" in last[1] and "did not finish" in last[2]
-    monkeypatch.setattr(app.LIVE, "run", lambda request: records(error=aborted))
+    inputs = {"picture": picture, "question": "what?", "new_tokens": 4}
+    *_, last = app.MODEL.on_compare(**inputs)
+    assert "red" in last.answers and "worker stopped" in last.answers
+    assert "did not finish" in last.strip
+    monkeypatch.setattr(app.MODEL, "run", lambda request: records(error=aborted))
     with pytest.raises(gr.Error, match="worker stopped"):
         app.compare(picture, "what?")
     with pytest.raises(gr.Error, match="worker stopped"):
-        list(app.LIVE.on_compare(picture, "what?", 20, *settings))
+        list(app.MODEL.on_compare(**inputs))
 
 
 def test_what_is_unexpected_is_said_and_kept_in_the_log(caplog):
-    assert "KeyError" in steps.refusal(KeyError("secret")).message
+    assert "KeyError" in refusal(KeyError("secret")).message
     assert "secret" in caplog.text
     caplog.clear()
-    steps.refusal(intake.IntakeError("empty"))
+    refusal(intake.IntakeError("empty"))
     assert caplog.text == ""

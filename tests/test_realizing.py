@@ -143,7 +143,7 @@ def test_recombining_with_too_small_a_budget_names_both_numbers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(glance="maybe"), "glance is 'maybe', expected one of auto, separate, periphery, off"),
+        (dict(glance="maybe"), "glance is 'maybe', expected one of auto, periphery, separate, off"),
         (dict(prune="during"), "prune is 'during', expected one of before, after"),
         (dict(share=0.0), "share is 0.0, allowed"),
         (dict(share=1.2), "share is 1.2, allowed"),

@@ -8,8 +8,8 @@ from app_server import BUNDLED_EXAMPLES, recorded_examples
 
 from arr_coc import record
 from arr_coc.page import board, frame, results
-from arr_coc.service import comparing
-from arr_coc.service import recordings as service_recordings
+from arr_coc.service.looks import ComparisonResult, empty_look
+from arr_coc.service.recordings import ROOT, About, Recording, digest, find, load
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +18,16 @@ def folder():
 
 
 def test_the_command_writes_what_the_page_needs(folder):
-    about, recordings = service_recordings.load(folder)
-    assert set(about) == set(service_recordings.About.__annotations__)
+    about, recordings = load(folder)
+    assert set(about) == set(About.__annotations__)
     assert about["base"] == "bundled" and about["machine"]["cores"] >= 1
     assert "host" not in json.dumps(about["machine"]).lower()
     entries = json.loads((folder / "examples.json").read_text())
     assert [r["question"] for r in recordings] == [entry["question"] for entry in entries]
     for recording in recordings:
-        assert set(recording) == set(service_recordings.Recording.__annotations__)
+        assert set(recording) == set(Recording.__annotations__)
         result = recording["result"]
-        assert set(result) == set(comparing.ComparisonResult.__annotations__)
+        assert set(result) == set(ComparisonResult.__annotations__)
         assert result["shrunk"]["visual_tokens"] <= result["focused"]["visual_tokens"]
         assert result["shrunk"]["visual_tokens"] > 0.8 * result["focused"]["visual_tokens"]
         assert all(len(times) == about["repetitions"] for times in recording["times"].values())
@@ -35,30 +35,30 @@ def test_the_command_writes_what_the_page_needs(folder):
 
 
 def test_a_recording_is_found_for_that_very_picture_and_question(folder, tmp_path):
-    _, recordings = service_recordings.load(folder)
+    _, recordings = load(folder)
     first = recordings[0]
     picture = folder / first["file"]
-    assert service_recordings.find(recordings, picture, first["question"]) is first
-    assert service_recordings.find(recordings, picture, "another?") is None
+    assert find(recordings, picture, first["question"]) is first
+    assert find(recordings, picture, "another?") is None
     changed = tmp_path / first["file"]
     shutil.copy(folder / recordings[-1]["file"], changed)
-    assert service_recordings.find(recordings, changed, first["question"]) is None
-    assert service_recordings.load(tmp_path) == (None, [])
+    assert find(recordings, changed, first["question"]) is None
+    assert load(tmp_path) == (None, [])
 
 
 def test_the_page_shows_it_with_no_click(folder):
     cards = frame.load_examples(folder)
-    shown = board.recorded(folder, cards[0], service_recordings.load(folder))
-    pieces = dict(zip(board.BOARD, board.board(shown), strict=True))
-    assert pieces["answers"].count("arr-mark") == 3
-    assert "Recorded " in pieces["strip"] and "median of recorded runs" in pieces["strip"]
-    assert "data-look" in pieces["look"] and "arr-race-play" in pieces["cost"]
-    assert pieces["why"].count("data-map") == 3 and pieces["gauges"].count('type="range"') == 3
+    shown = board.recorded(folder, cards[0], load(folder))
+    pieces = board.board(shown)
+    assert pieces.answers.count("arr-mark") == 3
+    assert "Recorded " in pieces.strip and "median of recorded runs" in pieces.strip
+    assert "data-look" in pieces.look and "arr-race-play" in pieces.cost
+    assert pieces.why.count("data-map") == 3 and pieces.gauges.count('type="range"') == 3
 
 
 def look(seconds, rate=10.0, memory=1):
     return {
-        **comparing.empty_look(),
+        **empty_look(),
         "time_to_first_token_s": seconds,
         "decode_tokens_per_second": rate,
         "peak_memory_bytes": memory,
@@ -67,27 +67,27 @@ def look(seconds, rate=10.0, memory=1):
 
 
 def test_medians():
-    found = record.median_look([look(3.0), look(1.0, memory=5), look(2.0)])
-    assert found["time_to_first_token_s"] == 2.0 and found["stages_s"] == {"encode": 1.0}
-    assert found["peak_memory_bytes"] == 1
+    median = record.median_look([look(3.0), look(1.0, memory=5), look(2.0)])
+    assert median["time_to_first_token_s"] == 2.0 and median["stages_s"] == {"encode": 1.0}
+    assert median["peak_memory_bytes"] == 1
 
 
 def test_what_is_committed_is_current():
     """Where recordings are committed, they are of the committed pictures and weights."""
-    about, recordings = service_recordings.load(BUNDLED_EXAMPLES)
+    about, recordings = load(BUNDLED_EXAMPLES)
     if about is None:
         return
     for key, name in (("base_sha256", "base"), ("weights_sha256", "arr-coc")):
-        weights = service_recordings.ROOT / "arr_coc" / "bundled" / name / "model.safetensors"
-        assert about[key] == service_recordings.digest(weights), f"run {about['command']}"
+        weights = ROOT / "arr_coc" / "bundled" / name / "model.safetensors"
+        assert about[key] == digest(weights), f"run {about['command']}"
     for card in frame.load_examples(BUNDLED_EXAMPLES):
-        assert service_recordings.find(recordings, card.path, card.question), card.path.name
+        assert find(recordings, card.path, card.question), card.path.name
 
 
 def test_a_card_shows_what_focusing_loses():
-    _, recordings = service_recordings.load(BUNDLED_EXAMPLES)
+    _, recordings = load(BUNDLED_EXAMPLES)
     card = next(c for c in frame.load_examples(BUNDLED_EXAMPLES) if c.path.name == "10-lost.jpg")
-    result = service_recordings.find(recordings, card.path, card.question)["result"]
+    result = find(recordings, card.path, card.question)["result"]
     said = {look: result[look]["text"] for look in ("full", "focused")}
     assert said == {"full": "$65", "focused": "$31"}, "another card, or another note"
 
@@ -100,7 +100,7 @@ def test_arguments_are_checked(tmp_path, capsys):
 
 
 def test_faster_needs_a_median_ratio_above_one(folder):
-    _, recordings = service_recordings.load(folder)
+    _, recordings = load(folder)
     for ratio, words in ((0.8, "slower"), (1.0, "same"), (1.4, "faster")):
         full, focused = (recordings[0]["result"][key] for key in ("full", "focused"))
         focused = {**focused, "time_to_first_token_s": full["time_to_first_token_s"] / ratio}

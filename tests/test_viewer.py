@@ -9,9 +9,9 @@ from PIL import Image
 from test_comparing import Fake, decision, request
 
 from arr_coc.page import board, post, share, viewer, why
-from arr_coc.page import cost as page_cost
+from arr_coc.page.cost import cost
 from arr_coc.service import comparing
-from arr_coc.service import decision as service_decision
+from arr_coc.service.decision import Where, describe_where
 
 EVIL = '"><img src=x onerror=alert(1)>${7*6}{{7*6}}'
 
@@ -23,7 +23,7 @@ def result():
 
 @pytest.fixture
 def shown(result):
-    return board.live(request()["image"], result, "red", "")
+    return board.live(request().image, result, "red", "")
 
 
 def test_the_viewer_holds_the_decision_and_can_be_used_without_a_mouse(result):
@@ -55,7 +55,7 @@ def test_gauges_stand_where_their_names_are(result):
 def test_bars_and_race_are_to_scale(result):
     result["full"]["stages_s"] = {"encode": 0.3, "prefill": 0.1}
     result["focused"]["stages_s"] = {"encode": 0.1, "prefill": 0.1}
-    drawn = page_cost.cost(result)
+    drawn = cost(result)
     lanes = [float(width) for width in re.findall(r'arr-lane" style="width:([\d.]+)%', drawn)]
     writing = 2 / 20  # two more tokens at 20 a second
     assert lanes[0] == 100 and abs(lanes[1] - 100 * (0.2 + writing) / (0.4 + writing)) < 0.1
@@ -66,20 +66,20 @@ def test_bars_and_race_are_to_scale(result):
 
 @pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5, None])
 def test_faster_is_said_only_when_it_was(result, ratio):
-    drawn = page_cost.cost({**result, "ratio": ratio})
+    drawn = cost({**result, "ratio": ratio})
     assert ("faster" in drawn) == (ratio == 2.5)
 
 
 def test_no_chart_of_a_failed_look(result):
-    assert page_cost.cost(None) == ""
-    assert page_cost.cost({**result, "focused": {**result["focused"], "error": "x"}}) == ""
-    drawn = page_cost.cost({**result, "shrunk": {**result["shrunk"], "error": "x"}})
+    assert cost(None) == ""
+    assert cost({**result, "focused": {**result["focused"], "error": "x"}}) == ""
+    drawn = cost({**result, "shrunk": {**result["shrunk"], "error": "x"}})
     assert "Focused look" in drawn and "Shrunk picture" not in drawn  # it was only asked besides
 
 
 def test_seconds_of_each_stage_can_be_read_without_a_mouse(result):
     result["focused"]["stages_s"] = {"glance": 0.12, "encode": 0.25}
-    drawn = page_cost.cost(result)
+    drawn = cost(result)
     said = re.findall(r'role="img" aria-label="([^"]*)"', drawn)
     assert said[1] == (
         "Focused look: first word after 200 ms; quick look 120 ms, look 250 ms, write 100 ms"
@@ -127,11 +127,11 @@ def test_what_is_saved_is_what_was_answered_whatever_a_gauge_did_since(shown):
 def test_nothing_runs_over_the_foot_of_the_card(shown, monkeypatch, size, words):
     written = []  # (top, bottom, right)
 
-    def write(paint, at, lines, colour, real=post._write):
+    def write(paint, at, lines, colour, real=post.write):
         written.append((at[1], at[1] + lines.height, at[0] + lines.width))
         return real(paint, at, lines, colour)
 
-    monkeypatch.setattr(post, "_write", write)
+    monkeypatch.setattr(post, "write", write)
     result = {**shown["result"], "question": "why " * words, "ratio": 3.0}
     for key in ("full", "focused", "shrunk"):
         result[key] = {**result[key], "text": "because " * words}
@@ -151,6 +151,4 @@ def test_links_have_prefixed_parameters():
 
 
 def test_a_decision_of_the_fake_is_whole():
-    assert set(service_decision.describe_where(decision())) == set(
-        service_decision.Where.__annotations__
-    )
+    assert set(describe_where(decision())) == set(Where.__annotations__)

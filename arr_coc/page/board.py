@@ -1,21 +1,29 @@
-"""Showing: what stands on the page after each step, as plain values; no gradio, no model.
+"""Board: what stands on the page after each step, as plain values; no gradio, no model.
 
 A `Shown` is one finished comparison with its picture: small enough to keep per visitor. `board` turns
-it into the page's pieces, in the order of `BOARD`.
+it into the page's pieces.
 """
 
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from PIL import Image
 
 from arr_coc.page import cost, frame, results, viewer, why
-from arr_coc.service import decision
-from arr_coc.service import recordings as service_recordings
-from arr_coc.service.comparing import ComparisonResult
+from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
+from arr_coc.service.looks import ComparisonResult
 
-BOARD = ("look", "answers", "strip", "why", "gauges", "cost")
+
+class Board(NamedTuple):
+    """The page's pieces, as HTML, by the names of the components that hold them."""
+
+    look: str
+    answers: str
+    strip: str = ""
+    why: str = ""
+    gauges: str = ""
+    cost: str = ""
 
 
 class Shown(TypedDict):
@@ -43,20 +51,24 @@ def live(image: Image.Image, result: ComparisonResult, truth: str | None, note: 
     )
 
 
-def recorded(folder: Path, example: frame.Example | None, reports) -> Shown | None:
-    """The recorded comparison of a card, from `record.load`; None where there is none."""
-    about, recordings = reports
-    found = example and service_recordings.find(
-        recordings, folder / example.path.name, example.question
+def recorded(
+    folder: Path,
+    example: frame.Example | None,
+    reports: tuple[recordings.About | None, list[recordings.Recording]],
+) -> Shown | None:
+    """The recorded comparison of a card, from `recordings.load`; None where there is none."""
+    about, all_recordings = reports
+    recording = example and recordings.find(
+        all_recordings, folder / example.path.name, example.question
     )
-    if not found:
+    if not recording:
         return None
     with Image.open(example.path) as picture:
-        shown = live(picture, found["result"], example.answer, results.note_of(example))
+        shown = live(picture, recording["result"], example.answer, results.note_of(example))
     return {**shown, "recorded": recorded_words(about)}
 
 
-def recorded_words(about: service_recordings.About) -> str:
+def recorded_words(about: recordings.About) -> str:
     """What the recordings were made with, in one line."""
     machine = about["machine"]
     runs = about["repetitions"]
@@ -71,10 +83,10 @@ def recorded_words(about: service_recordings.About) -> str:
     )
 
 
-def board(shown: Shown) -> tuple[str, ...]:
-    """The page's pieces for a comparison, in the order of `BOARD`."""
+def board(shown: Shown) -> Board:
+    """The page's pieces for a comparison."""
     result, size = shown["result"], tuple(shown["size"])
-    return (
+    return Board(
         viewer.viewer(shown["picture"], size, shown["where"]),
         results.answers(result["full"], result["focused"], shown["truth"], shrunk=result["shrunk"]),
         results.strip(result, shown["note"], shown["recorded"]),
@@ -84,31 +96,31 @@ def board(shown: Shown) -> tuple[str, ...]:
     )
 
 
-def blank(image: Image.Image | Path | None) -> tuple[str, ...]:
-    """The page's pieces for a picture that was not looked at yet, in the order of `BOARD`."""
+def blank(image: Image.Image | Path | None, message: str = "") -> Board:
+    """The page's pieces for a picture that was not looked at yet; `message` is a sentence about it."""
     if isinstance(image, Path):
         with Image.open(image) as picture:
-            return blank(picture.convert("RGB"))
+            return blank(picture.convert("RGB"), message)
     look = '<p class="arr-empty">Choose a picture: a card below, a new one, or your own.</p>'
     if image is not None:
         look = viewer.viewer(viewer.picture_url(image), image.size, None)
-    return (look, results.answers(None, None), "", "", "", "")
+    return Board(look, results.answers(None, None), results.message(message))
 
 
-def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, tuple[str, str, str]]:
+def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, dict[str, str]]:
     """The maps recombined under other tensions, or the question's own (None): no model, milliseconds.
 
-    Returns the comparison with its new decision, and the pieces that change: look, why, gauges.
+    Returns the comparison with its new decision, and the pieces that change by name: look, why, gauges.
     """
     where = shown["result"]["where"]
     if where is not None:
         where = decision.decide_again(where, *tensions) if tensions else decision.as_chosen(where)
     shown, size = {**shown, "where": where}, tuple(shown["size"])
-    pieces = (
-        viewer.viewer(shown["picture"], size, where),
-        why.maps(where, size),
-        why.gauges(where),
-    )
+    pieces = {
+        "look": viewer.viewer(shown["picture"], size, where),
+        "why": why.maps(where, size),
+        "gauges": why.gauges(where),
+    }
     return shown, pieces
 
 

@@ -6,10 +6,11 @@ Escaped HTML from a finished `ComparisonResult`; `SCRIPT` (race.js) plays it in 
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from arr_coc.page.frame import escaped
-from arr_coc.page.results import LOOKS, megabytes, ratio_words, seconds, sure_words, told_ratio
-from arr_coc.service.comparing import ComparisonResult, LookResult
+from arr_coc.page.results import LOOKS, megabytes, ratio_words, seconds, shown_ratio, sure_words
+from arr_coc.service.looks import ComparisonResult, LookResult
 
 SOURCE = (Path(__file__).parent / "race.js").read_text(encoding="utf-8")
 SCRIPT = f"{SOURCE}\narrRace(element);\n"
@@ -43,7 +44,7 @@ def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
     if not {"full", "focused"} <= set(looks):
         return ""
     longest = max(sum(_spent(look).values()) for look in looks.values())
-    race = [_run(key, look) for key, look in looks.items()]
+    race = [_run(look) for look in looks.values()]
     rows = "".join(_row(key, look, longest) for key, look in looks.items())
     legend = "".join(
         f'<span title="{escaped(title)}"><i class="arr-s-{key}"></i>{name}</span>'
@@ -68,7 +69,7 @@ def _finished(look: LookResult | None) -> bool:
 
 
 def _words(result: ComparisonResult) -> str:
-    words = ratio_words(told_ratio(result))
+    words = ratio_words(shown_ratio(result))
     if words == "about the same":
         return "about as soon as the full look's"
     return words if words == "not measured" else f"{words} than the full look's"
@@ -85,7 +86,7 @@ def _spent(look: LookResult) -> dict[str, float]:
     return {name: look["stages_s"].get(name, 0.0) for name in STAGES} | {"decode": _write_s(look)}
 
 
-def _run(key: str, look: LookResult) -> dict:
+def _run(look: LookResult) -> dict[str, Any]:
     stages = [[STAGES[name][0], look["stages_s"].get(name, 0.0)] for name in STAGES]
     first = look["time_to_first_token_s"]
     return {"stages": stages, "first": first, "write": _write_s(look), "text": look["text"]}
@@ -104,11 +105,11 @@ def _row(key: str, look: LookResult, longest: float) -> str:
         for stage, value in spent.items()
     )
     first = seconds(look["time_to_first_token_s"])
-    told = ", ".join(f"{_name(stage)} {seconds(value)}" for stage, value in spent.items())
+    stages = ", ".join(f"{_name(stage)} {seconds(value)}" for stage, value in spent.items())
     return (
-        f'<div class="arr-race-row arr-look-{key}"><span>{LOOKS[key][0]}</span>'
+        f'<div class="arr-race-row arr-look-{key}"><span>{LOOKS[key].name}</span>'
         f'<i><span class="arr-lane" style="width:{100 * total / longest:.1f}%" role="img" '
-        f'aria-label="{LOOKS[key][0]}: first word after {first}; {told}">{lanes}</span></i>'
+        f'aria-label="{LOOKS[key].name}: first word after {first}; {stages}">{lanes}</span></i>'
         f'<em>{first}</em><p class="arr-race-text">{escaped(look["text"])}</p></div>'
     )
 
@@ -126,7 +127,7 @@ def _table(looks: dict[str, LookResult]) -> str:
         "Peak memory": lambda look: megabytes(look["peak_memory_bytes"]),
         "How sure": lambda look: _sure(look["first_token_entropy"]),
     }
-    head = "".join(f'<th scope="col">{LOOKS[key][0]}</th>' for key in looks)
+    head = "".join(f'<th scope="col">{LOOKS[key].name}</th>' for key in looks)
     part = ' class="arr-part"'
     rows = "".join(
         f'<tr{part * (name in parts)}><th scope="row">{name}</th>'

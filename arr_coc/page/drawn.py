@@ -1,4 +1,4 @@
-"""Playing: a new picture whose truth is known, and a sign with the visitor's own word on it.
+"""Page drawn: a new picture whose truth is known, and a sign with the visitor's own word on it.
 
 Drawn by `scenes` from seeds below its test seeds. Questions are of the kinds that the base can
 answer, read from the scores it was published with.
@@ -7,7 +7,7 @@ answer, read from the scores it was published with.
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from arr_coc.service import intake
 
 SCORES = Path(__file__).parent.parent / "bundled" / "base" / "scores.json"
 GOOD = 0.8  # share of right answers at the native size from which a kind is offered
-ASKED = 3
+QUESTIONS = 3  # of a new picture
 TRIES = 40
 LONGEST = 8
 SIGN_KINDS = ("number", "word")
@@ -52,9 +52,9 @@ def weak_kinds(scores: Path = SCORES) -> tuple[str, ...]:
 
 def all_kinds() -> tuple[str, ...]:
     """Every kind of question that scenes know, for a base that was not trained on them."""
-    from arr_coc.scenes import questions as scenes_questions
+    from arr_coc.scenes.questions import KINDS
 
-    return tuple(scenes_questions.KINDS)
+    return tuple(KINDS)
 
 
 def can_read(kinds: Sequence[str]) -> bool:
@@ -67,26 +67,26 @@ def new_picture(kinds: Sequence[str], seed: int | None = None) -> NewPicture:
 
     Args:
         kinds: of question, at least one.
-        seed: the first to try, below `scenes.TEST_SEED`; None takes a random one.
+        seed: the first to try, below `scene.TEST_SEED`; None takes a random one.
 
     Raises:
         IntakeError: where no scene of these kinds could be drawn.
     """
-    from arr_coc.scenes import scene as scenes_scene
+    from arr_coc.scenes.scene import TEST_SEED, make_scene
 
-    first = random.randrange(scenes_scene.TEST_SEED - TRIES) if seed is None else seed
+    first = random.randrange(TEST_SEED - TRIES) if seed is None else seed
     for tried in range(first, first + TRIES):
-        scene = scenes_scene.make_scene(tried, kinds=tuple(kinds))
-        by_kind: dict[str, list] = {}
+        scene = make_scene(tried, kinds=tuple(kinds))
+        by_kind: dict[str, list[tuple[str, str]]] = {}
         for question in scene.questions:
             by_kind.setdefault(question.kind, []).append((question.text, question.answer))
-        asked = list(_one_of_each(by_kind))[:ASKED]
-        if len(asked) == ASKED or (asked and tried == first + TRIES - 1):
-            return NewPicture(scene.image, tuple(asked), tried)
+        questions = list(_one_of_each(by_kind))[:QUESTIONS]
+        if len(questions) == QUESTIONS or (questions and tried == first + TRIES - 1):
+            return NewPicture(scene.image, tuple(questions), tried)
     raise intake.IntakeError("No picture of that kind could be drawn; try again.")
 
 
-def _one_of_each(by_kind):
+def _one_of_each(by_kind: dict[str, list[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
     """Questions in rounds: one of each kind, then the second of each, ..."""
     for turn in range(max(map(len, by_kind.values()), default=0)):
         for questions in by_kind.values():
@@ -120,14 +120,14 @@ def sign_with(text: str, seed: int | None = None) -> NewPicture:
     """
     import numpy as np
 
-    from arr_coc.scenes import scene as scenes_scene
     from arr_coc.scenes import writing
+    from arr_coc.scenes.scene import TEST_SEED, make_scene
 
     text = clean_writing(text)
     kind = "number" if text.isdigit() else "word"
-    first = random.randrange(scenes_scene.TEST_SEED - TRIES) if seed is None else seed
+    first = random.randrange(TEST_SEED - TRIES) if seed is None else seed
     for tried in range(first, first + TRIES):
-        scene = scenes_scene.make_scene(tried, kinds=(kind,))
+        scene = make_scene(tried, kinds=(kind,))
         for question in scene.questions:
             thing = next((t for t in scene.objects if t.detail == question.answer), None)
             if thing is None or not thing.detail_box:
@@ -141,7 +141,7 @@ def sign_with(text: str, seed: int | None = None) -> NewPicture:
     raise intake.IntakeError("No sign could be drawn; try again.")
 
 
-def _wipe(picture: Image.Image, box) -> None:
+def _wipe(picture: Image.Image, box: Sequence[float]) -> None:
     """Paint over a small plate with the colour just beside it."""
     left, top, right, bottom = (int(v) for v in box)
     column = (max(0, left - 2), top, max(1, left - 1), bottom + 1)
@@ -149,7 +149,7 @@ def _wipe(picture: Image.Image, box) -> None:
     picture.paste(beside, (left - 1, top - 1, right + 2, bottom + 2))
 
 
-def _around(box, limit) -> tuple[float, float, float, float]:
+def _around(box: Sequence[float], limit: Sequence[float]) -> tuple[float, float, float, float]:
     """`box` widened to a third more on each side, within `limit`."""
     across, down = (box[2] - box[0]) / 3, (box[3] - box[1]) / 6
     inset = 0.12 * (limit[2] - limit[0])

@@ -136,9 +136,9 @@ def wish(parameters: Mapping[str, str], examples: list[Example], percent: int) -
     if "arr_q" in parameters:
         with suppress(intake.IntakeError):
             question = intake.clean_question(parameters["arr_q"])
-    asked = _small_number(parameters.get("arr_budget", ""))
-    valid = asked is not None and 5 <= asked <= 100
-    return Wish(chosen, question, asked if valid else percent)
+    wanted = _small_number(parameters.get("arr_budget", ""))
+    valid = wanted is not None and 5 <= wanted <= 100
+    return Wish(chosen, question, wanted if valid else percent)
 
 
 def header(badge: str) -> str:
@@ -161,7 +161,7 @@ def badge_ready(
 ) -> str:
     """Which model runs, with which weights, on what, and whether what is shown was recorded.
 
-    `notices` say why weights that were named are not in use; they are told where the weights are.
+    `notices` say why weights that were named are not in use; they stand in the tooltip of the weights.
     """
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
@@ -255,6 +255,7 @@ def _thumbnail(path: Path) -> str:
 
 
 def data_url(picture: Image.Image, kind: str = "WEBP") -> str:
+    """A picture as a `data:` URL, in a format that pillow writes."""
     buffer = io.BytesIO()
     picture.save(buffer, kind, **({"quality": 88} if kind == "WEBP" else {}))
     body = base64.b64encode(buffer.getvalue()).decode()

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from arr_coc.config import SHARE
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import ratio_words, seconds
 from arr_coc.peers.names import WORDS
@@ -31,14 +32,13 @@ TITLES = {
     "ablations": "What each choice is worth, without training",
     "easy-vqa": "On easy-VQA, large shapes on tiny pictures",
 }
-USUAL_BUDGET = 0.2
 BENCHMARK, SHIPPED = "benchmark-2b-cpu.json", "before + separate glance"
 WORST = 3  # kinds named as failures
 
 
 def load(folder: Path) -> dict[str, dict[str, Any]]:
     """The summaries by the name of their folder; those that cannot be read are left out."""
-    found = {}
+    summaries = {}
     order = list(TITLES)
     for path in sorted(
         folder.glob("*/summary.json"),
@@ -49,8 +49,8 @@ def load(folder: Path) -> dict[str, dict[str, Any]]:
             summary["methods"], summary["what"], summary["date"]
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        found[path.parent.name] = summary
-    return found
+        summaries[path.parent.name] = summary
+    return summaries
 
 
 def at_2b(folder: Path) -> str:
@@ -61,12 +61,12 @@ def at_2b(folder: Path) -> str:
         ours = [
             e for e in report["summary"] if (e["case"], e["image_tokens"]) == (SHIPPED, largest)
         ]
-        entry = min(ours, key=lambda e: abs(e["budget"] / largest - USUAL_BUDGET))
+        entry = min(ours, key=lambda e: abs(e["budget"] / largest - SHARE))
         machine = report["machine"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     where = machine.get("gpu") or f"{machine['cores']} cores of an {machine['processor']} CPU"
-    return _said(
+    return _sentence(
         f"This model is small, so little is saved here. At the shapes of Qwen3-VL-2B (random weights, "
         f"{largest} visual tokens in full, {entry['budget']} focused, {where}) the focused look's first "
         f"word came {ratio_words(entry['speedup']['median'])}, median of {entry['n']} runs."
@@ -75,29 +75,29 @@ def at_2b(folder: Path) -> str:
 
 def section(folder: Path) -> str:
     """The results as tables; one sentence where there are none."""
-    found = load(folder)
-    shown = [_evaluation(summary) for summary in found.values()]
-    more = [
+    summaries = load(folder)
+    tables = [_evaluation(summary) for summary in summaries.values()]
+    folded = [
         f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>{table}</details>'
-        for name, table in zip(found, shown)
+        for name, table in zip(summaries, tables)
     ]
-    body = "".join(shown[:1] + more[1:]) or _said(NONE)
+    body = "".join(tables[:1] + folded[1:]) or _sentence(NONE)
     return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
 
 
 def figures(folder: Path) -> str:
     """The figures of all evaluations, inline; a sentence where there are none."""
-    found = [
+    drawn = [
         _figure(folder / name / file, f"{words} ({summary['what']})")
         for name, summary in load(folder).items()
         for file, words in FIGURES.items()
         if (folder / name / file).is_file()
     ]
-    return f'<div class="arr-figures">{"".join(found)}</div>' if found else _said(NONE)
+    return f'<div class="arr-figures">{"".join(drawn)}</div>' if drawn else _sentence(NONE)
 
 
-def _said(sentence: str) -> str:
-    return f'<p class="arr-about">{escaped(sentence)}</p>' if sentence else ""
+def _sentence(text: str) -> str:
+    return f'<p class="arr-about">{escaped(text)}</p>' if text else ""
 
 
 def _evaluation(summary: dict[str, Any]) -> str:
@@ -105,7 +105,7 @@ def _evaluation(summary: dict[str, Any]) -> str:
     table = _sweep(summary, details) if len(details) > 1 else _table(summary)
     return (
         f'<p class="arr-lead">{escaped(_lead(summary, len(details) > 1))}</p>{table}'
-        f"{_said(_failures(summary)) if len(details) == 1 else ''}"
+        f"{_sentence(_failures(summary)) if len(details) == 1 else ''}"
         f'<p class="arr-about">Measured {escaped(summary["date"])}, commit '
         f"{escaped(summary.get('commit') or 'unknown')}; brackets are 95 % intervals.</p>"
     )
@@ -129,7 +129,7 @@ def _table(summary: dict[str, Any]) -> str:
     entries = {(e["method"], e["budget"]): e for e in summary["methods"]}
     budgets = sorted({budget for method, budget in entries if method != STOCK})
     times = {(e["method"], e["budget"]): e["p50_s"] for e in summary.get("time") or []}
-    usual = min(budgets, key=lambda b: abs(b - USUAL_BUDGET), default=None)
+    usual = min(budgets, key=lambda b: abs(b - SHARE), default=None)
     head = ["method", *(f"{budget:.0%} of the tokens" for budget in budgets)]
     head += ["all tokens"] if any(method == STOCK for method, _ in entries) else []
     head += [f"first word, at {usual:.0%}" if usual else "first word"] if times else []
@@ -176,11 +176,11 @@ def _rows(head: list[str], rows: list[tuple[str, list[str]]]) -> str:
 
 
 def _accuracy(entry: dict[str, Any] | None) -> str:
-    found = entry and entry.get("overall")
-    if not found:
+    overall = entry and entry.get("overall")
+    if not overall:
         return ""
-    low, high = found["interval"]
-    return f"{100 * found['value']:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    low, high = overall["interval"]
+    return f"{100 * overall['value']:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _failures(summary: dict[str, Any]) -> str:
@@ -188,11 +188,11 @@ def _failures(summary: dict[str, Any]) -> str:
     ours = [e for e in summary["methods"] if e["method"] == OURS and e.get("against_stock")]
     if not ours:
         return ""
-    entry = min(ours, key=lambda e: abs(e["budget"] - USUAL_BUDGET))
+    entry = min(ours, key=lambda e: abs(e["budget"] - SHARE))
     lost = [
-        (100 * found["value"], kind)
-        for kind, found in entry["against_stock"]["kinds"].items()
-        if found["interval"][1] < 0
+        (100 * difference["value"], kind)
+        for kind, difference in entry["against_stock"]["kinds"].items()
+        if difference["interval"][1] < 0
     ]
     at = f"At {entry['budget']:.0%} of the tokens the focused look"
     if not lost:

@@ -1,15 +1,24 @@
-"""Page parts: the gradio components of the page that only need placing: settings, theme, HTML.
+"""Page parts: the gradio components of the page, each part in a function, and all of them by name.
 
-No handlers and no model here; `app.py` wires the parts.
+No handlers and no model here; `app.py` places the parts and wires them.
 """
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
+from gradio.utils import get_upload_folder
 
-from arr_coc.page import drawn, frame, results, why
-from arr_coc.service import comparing, intake, token_grid
+from arr_coc.config import NEW_TOKENS, NO_REVISION, QUESTION_TIER, TENSION_ENDS, TIERS, Config
+from arr_coc.page import drawn, frame, results, viewer, why
+from arr_coc.page.changes import Fresh
+from arr_coc.page.refusals import refusal
+from arr_coc.page.visit import BY_SHARE, PERCENT
+from arr_coc.service import intake, token_grid
+from arr_coc.service.uploads import source_of
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
@@ -19,11 +28,9 @@ ALLOCATOR_CHOICES = [
     ("Coarse and fine cells that cover everything", "quadtree"),
 ]
 TIER_CHOICES = [
-    ("The share set above", "share"),
-    ("Fast: 10 %", "fast"),
-    ("Balanced: 20 %", "balanced"),
-    ("Accurate: 40 %", "accurate"),
-    ("Let the question's words choose", "question"),
+    ("The share set above", BY_SHARE),
+    *((f"{tier.capitalize()}: {100 * share:.0f} %", tier) for tier, share in TIERS.items()),
+    ("Let the question's words choose", QUESTION_TIER),
 ]
 CARD_VIEW_JS = """() => {
     if (new URLSearchParams(location.search).get('arr_view') === 'card')
@@ -51,15 +58,230 @@ LOOKING_JS = f"() => {json.dumps(results.message('Looks at each question…'))}"
 UNQUEUED_JS = f"(shown) => {NOT_STARTED} ? {json.dumps(_IDLE)} : shown"
 
 
-def revision_choices(loaded: list[str]) -> list[tuple[str, str]]:
-    """What the ARR-COC weights can be set to, where these revisions are loaded."""
-    fixed = [("none: fixed rules", comparing.NO_REVISION)] if loaded else []
-    return [("the default", ""), *((name, name) for name in loaded), *fixed]
+class Picture(gr.Image):
+    """`gr.Image` that hands on the file unopened: `intake` opens it, and says what is wrong."""
+
+    is_template = True  # the browser draws a plain Image
+
+    def preprocess(self, payload: Any) -> str | None:
+        """The `data:` URL or the path of the file given, or None; refusals are sentences."""
+        try:
+            return None if payload is None else source_of(payload, get_upload_folder())
+        except intake.IntakeError as error:
+            raise refusal(error) from None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Every component that is wired, by name. `Visit` and `changes` speak of them by these names."""
+
+    chosen: gr.State  # number of the card, None for a picture that is no card
+    drawn: gr.State  # questions about a drawn picture, with their answers
+    tensions: gr.State  # imposed by dragging; None lets the policy choose
+    shown: gr.State  # the comparison on the page, a `board.Shown`
+    looks: gr.State  # what came so far of the one that runs
+    header: gr.HTML
+    look: gr.HTML
+    picture: Picture
+    draw: gr.Button
+    own: gr.Button
+    sign: gr.Row
+    writing: gr.Textbox
+    put: gr.Button
+    question: gr.Textbox
+    go: gr.Button
+    stop: gr.Button
+    chips: gr.HTML
+    answers: gr.HTML
+    strip: gr.HTML
+    shrunk: gr.Checkbox
+    cards: gr.HTML
+    why: gr.HTML
+    gauges: gr.HTML
+    again: gr.Button
+    reset: gr.Button
+    cost: gr.HTML
+    more: gr.Button
+    second: gr.Textbox
+    third: gr.Textbox
+    compare_maps: gr.Button
+    others: gr.HTML
+    figures: gr.Accordion
+    drawn_figures: gr.HTML
+    links: gr.HTML
+    advanced: gr.Accordion
+    percent: gr.Slider
+    tier: gr.Dropdown
+    allocator: gr.Dropdown
+    glance: gr.Radio
+    prune: gr.Radio
+    new_tokens: gr.Slider
+    revision: gr.Dropdown
+    native_tokens: gr.Dropdown
+    cut_cost: gr.HTML
+    about: gr.HTML
+    file: gr.Textbox  # what is saved, on its way to the browser
+    ahead: gr.Textbox  # how long the wait will be
+
+    def named(self, *names: str) -> dict[str, Component]:
+        """Components by name, as a handler takes them (gradio's `inputs_kwargs`)."""
+        return {name: getattr(self, name) for name in names}
+
+    def of(self, changes: type) -> list[Component]:
+        """The outputs of a handler that returns a NamedTuple of `changes`, in its order."""
+        return [getattr(self, name) for name in changes._fields]
+
+
+def states() -> dict[str, Component]:
+    """What the server keeps for a visitor.
+
+    Empty until the page opens, and again once a visit was forgotten: no card's answer is taken for that
+    of another picture then.
+    """
+    return {
+        "chosen": gr.State(),
+        "drawn": gr.State(),
+        "tensions": gr.State(),
+        "shown": gr.State(time_to_live=3600),
+        "looks": gr.State(),
+    }
 
 
 def show(value: str = "", **options: Any) -> gr.HTML:
     """An HTML piece without the framework's own styling; `js_on_load` is none unless given."""
     return gr.HTML(value, apply_default_css=False, **{"js_on_load": None, **options})
+
+
+def picture_side(look: str, example: Path | None) -> dict[str, Component]:
+    """The left of the desk: the picture, one's own, new ones, and a sign to write on."""
+    parts = {"look": show(look, js_on_load=viewer.SCRIPT, elem_id="arr-look")}
+    parts["picture"] = Picture(
+        str(example) if example else None,
+        type="filepath",
+        image_mode=None,
+        format="png",
+        sources=["upload", "clipboard"],
+        label="Your own picture",
+        height=300,
+        buttons=[],
+        visible="hidden",
+        elem_id="arr-picture",
+    )
+    with gr.Row(elem_id="arr-try"):
+        parts["draw"] = gr.Button("New picture", size="sm", elem_id="arr-draw")
+        parts["own"] = gr.Button("Try your own", size="sm", elem_id="arr-own")
+    # Hidden until a model that reads is there.
+    with gr.Row(visible=False, elem_id="arr-sign") as parts["sign"]:
+        parts["writing"] = gr.Textbox(
+            placeholder="Your word or number",
+            label="Write on a sign",
+            show_label=False,
+            container=False,
+            max_length=drawn.LONGEST,
+            scale=3,
+        )
+        parts["put"] = gr.Button("Put it up", size="sm", scale=1, min_width=90)
+    return parts
+
+
+def answer_side(first: Fresh) -> dict[str, Component]:
+    """The right of the desk: the question, the answers and what they cost."""
+    parts = {}
+    with gr.Row(elem_id="arr-ask"):
+        parts["question"] = gr.Textbox(
+            first.question,
+            label="Question",
+            show_label=False,
+            container=False,
+            placeholder="What do you want to know about the picture?",
+            max_length=intake.MAX_QUESTION,
+            scale=5,
+            elem_id="arr-question",
+        )
+        parts["go"] = gr.Button("Compare", variant="primary", min_width=110, elem_id="arr-go")
+        parts["stop"] = gr.Button("Stop", min_width=70, elem_id="arr-stop")
+    parts["chips"] = show(js_on_load=frame.CHIPS_JS, elem_id="arr-chips")
+    parts["answers"] = show(first.answers, elem_id="arr-answers")
+    parts["strip"] = show(first.strip, elem_id="arr-strip")
+    parts["shrunk"] = gr.Checkbox(
+        label="Also ask of the picture simply shrunk to as many tokens",
+        container=False,
+        elem_id="arr-shrunk",
+    )
+    return parts
+
+
+def reasons(first: Fresh) -> dict[str, Component]:
+    """Why there: the maps beside the gauges to drag."""
+    parts = {}
+    with gr.Row(equal_height=False, elem_id="arr-reasons"):
+        with gr.Column(scale=6, min_width=320):
+            parts["why"] = show(first.why, js_on_load=viewer.SCRIPT, elem_id="arr-maps")
+        with gr.Column(scale=5, min_width=320):
+            parts["gauges"] = show(first.gauges, js_on_load=why.GAUGES_JS, elem_id="arr-gauges")
+            with gr.Row():
+                parts["again"] = gr.Button("Compare with these", size="sm", elem_id="arr-again")
+                parts["reset"] = gr.Button("Reset", size="sm", elem_id="arr-reset")
+    return parts
+
+
+def other_questions() -> dict[str, Component]:
+    """Two more questions about the same picture, their button, and where the maps will stand."""
+    parts = {}
+    with gr.Accordion("Same picture, other question", open=False, elem_id="arr-others"):
+        with gr.Row(equal_height=True):
+            parts["second"] = gr.Textbox(label="Second question", max_length=intake.MAX_QUESTION)
+            parts["third"] = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)
+            parts["compare_maps"] = gr.Button("Show where each looks", min_width=160)
+        parts["others"] = show(elem_id="arr-side")
+    return parts
+
+
+def settings() -> dict[str, Component]:
+    """The settings under Advanced, and the line that says what cutting more finely costs."""
+    parts = {}
+    with gr.Accordion("Advanced", open=False, elem_id="arr-advanced") as parts["advanced"]:
+        with gr.Row():
+            parts["percent"] = gr.Slider(
+                5, 100, PERCENT, step=1, label="Share of visual tokens to keep (%)", buttons=[]
+            )
+            parts["tier"] = gr.Dropdown(
+                TIER_CHOICES, value=BY_SHARE, label="Tier: overrides the share"
+            )
+            parts["allocator"] = gr.Dropdown(
+                ALLOCATOR_CHOICES,
+                value=Config.allocator,
+                label="How tokens are given out (allocator)",
+            )
+        with gr.Row():
+            parts["glance"] = gr.Radio(
+                frame.GLANCE_CHOICES, value=Config.glance, label="The quick first look (glance)"
+            )
+            parts["prune"] = gr.Radio(
+                frame.PRUNE_CHOICES,
+                value=Config.prune,
+                label="When places are dropped (vision encoder)",
+            )
+        with gr.Row():
+            parts["new_tokens"] = gr.Slider(
+                1, 128, NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
+            )
+            parts["revision"] = gr.Dropdown(
+                revision_choices([]), value="", label="Revision of the ARR-COC weights"
+            )
+            parts["native_tokens"] = gr.Dropdown(
+                [("as it is", token_grid.AS_IS)],
+                value=token_grid.AS_IS,
+                label="Visual tokens the picture is cut into (native grid)",
+            )
+        parts["cut_cost"] = show(elem_id="arr-cut-cost")
+    return parts
+
+
+def revision_choices(loaded: list[str]) -> list[tuple[str, str]]:
+    """What the ARR-COC weights can be set to, where these revisions are loaded."""
+    fixed = [("none: fixed rules", NO_REVISION)] if loaded else []
+    return [("the default", ""), *((name, name) for name in loaded), *fixed]
 
 
 def about(bundled: bool) -> str:
@@ -69,81 +291,14 @@ def about(bundled: bool) -> str:
 
 def words() -> str:
     """What the page's words mean, in the terms of the field: what stands in tooltips, for a touch too."""
-    pairs = [(name, title) for name, title, *_ in results.LOOKS.values()]
+    pairs = [(look.name, look.title) for look in results.LOOKS.values()]
     pairs += [(name, title) for name, title, _ in why.MAPS.values()]
-    pairs += [(f"{left} ↔ {right}", f"Tension: {term}.") for _, left, right, term, _ in why.GAUGES]
+    for tension, (left, right) in TENSION_ENDS.items():
+        pairs.append((f"{left} ↔ {right}", f"Tension: {why.GAUGES[tension].term}."))
     items = "".join(f"<dt>{frame.escaped(a)}</dt><dd>{frame.escaped(b)}</dd>" for a, b in pairs)
     return (
         f'<details class="arr-how"><summary>What the words mean</summary><dl>{items}</dl></details>'
     )
-
-
-def settings(share: int = 20) -> tuple[dict[str, Any], gr.Accordion, gr.HTML]:
-    """The settings under Advanced, by name, in the order of their argument in the handlers.
-
-    And the accordion itself, and the line that says what cutting more finely costs.
-    """
-    with gr.Accordion("Advanced", open=False, elem_id="arr-advanced") as advanced:
-        with gr.Row():
-            parts = {
-                "share": gr.Slider(
-                    5, 100, share, step=1, label="Share of visual tokens to keep (%)", buttons=[]
-                ),
-                "tier": gr.Dropdown(TIER_CHOICES, value="share", label="Tier: overrides the share"),
-                "allocator": gr.Dropdown(
-                    ALLOCATOR_CHOICES, value="topk", label="How tokens are given out (allocator)"
-                ),
-            }
-        with gr.Row():
-            parts["glance"] = gr.Radio(
-                frame.GLANCE_CHOICES, value="auto", label="The quick first look (glance)"
-            )
-            parts["prune"] = gr.Radio(
-                frame.PRUNE_CHOICES,
-                value="before",
-                label="When places are dropped (vision encoder)",
-            )
-        with gr.Row():
-            parts["new_tokens"] = gr.Slider(
-                1, 128, comparing.NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
-            )
-            parts["revision"] = gr.Dropdown(
-                revision_choices([]), value="", label="Revision of the ARR-COC weights"
-            )
-            parts["cut"] = gr.Dropdown(
-                [("as it is", token_grid.AS_IS)],
-                value=token_grid.AS_IS,
-                label="Visual tokens the picture is cut into (native grid)",
-            )
-        cost = show(elem_id="arr-cut-cost")
-    order = ("share", "glance", "prune", "allocator", "tier", "new_tokens", "revision", "cut")
-    return {name: parts[name] for name in order}, advanced, cost
-
-
-def sign() -> tuple[gr.Row, gr.Textbox, gr.Button]:
-    """The row in which a visitor writes a word for a sign: hidden until a model that reads is there."""
-    with gr.Row(visible=False, elem_id="arr-sign") as row:
-        writing = gr.Textbox(
-            placeholder="Your word or number",
-            label="Write on a sign",
-            show_label=False,
-            container=False,
-            max_length=drawn.LONGEST,
-            scale=3,
-        )
-        put = gr.Button("Put it up", size="sm", scale=1, min_width=90)
-    return row, writing, put
-
-
-def others() -> tuple[gr.Textbox, gr.Textbox, gr.Button, gr.HTML]:
-    """Two more questions about the same picture, their button, and where the maps will stand."""
-    with gr.Accordion("Same picture, other question", open=False, elem_id="arr-others"):
-        with gr.Row(equal_height=True):
-            second = gr.Textbox(label="Second question", max_length=intake.MAX_QUESTION)
-            third = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)
-            button = gr.Button("Show where each looks", min_width=160)
-        shown = show(elem_id="arr-side")
-    return second, third, button, shown
 
 
 def theme() -> gr.themes.Base:

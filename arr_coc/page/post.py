@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
-from arr_coc.page.results import LOOKS, ratio_words, told_ratio
+from arr_coc.page.results import LOOKS, ratio_words, shown_ratio
 from arr_coc.scoring import score_exact
-from arr_coc.service.comparing import LookResult
+from arr_coc.service.looks import LookResult
 
 CARD = (1200, 630)
 EDGE, FOOT = 44, 572  # of the card: its margin, and where its foot begins
@@ -31,8 +31,8 @@ def png(shown: Shown) -> bytes:
     left, bottom = _picture(card, shown)
     paint, result = ImageDraw.Draw(card), shown["result"]
     width = CARD[0] - left - EDGE
-    cost = f"First word of the focused look: {ratio_words(told_ratio(result))}"
-    _write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
+    cost = f"First word of the focused look: {ratio_words(shown_ratio(result))}"
+    write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
     _beside(paint, shown, left, bottom - 44)
     _foot(paint, shown)
     out = io.BytesIO()
@@ -66,26 +66,30 @@ def _beside(paint: ImageDraw.ImageDraw, shown: Shown, left: int, bottom: int) ->
     looks = {key: result[key] for key in LOOKS if result[key] is not None}
     most = max(1, *(look["visual_tokens"] for look in looks.values()))
     for question_size, answer_size, rows in LETTERS:
-        asked = _wrapped(result["question"], question_size, width, most=4, bold=True)
-        said = {
-            key: _wrapped(_said(look, shown["truth"])[0], answer_size, width, most=rows, bold=True)
+        question = _wrapped(result["question"], question_size, width, most=4, bold=True)
+        answers = {
+            key: _wrapped(
+                _answer(look, shown["truth"])[0], answer_size, width, most=rows, bold=True
+            )
             for key, look in looks.items()
         }
-        height = asked.height + sum(TOKENS + lines.height for lines in said.values())
-        if height <= bottom - EDGE and not any(lines.cut for lines in (asked, *said.values())):
+        height = question.height + sum(TOKENS + lines.height for lines in answers.values())
+        if height <= bottom - EDGE and not any(
+            lines.cut for lines in (question, *answers.values())
+        ):
             break
-    y = _write(paint, (left, EDGE - 6), asked, INK) + 20
-    for key, lines in said.items():
-        label = f"{LOOKS[key][0]} · {looks[key]['visual_tokens']:,} visual tokens"
-        _write(paint, (left, y), _wrapped(label, 19, width, most=1), QUIET)
-        below = _write(paint, (left, y + 26), lines, _said(looks[key], shown["truth"])[1]) + 5
+    y = write(paint, (left, EDGE - 6), question, INK) + 20
+    for key, lines in answers.items():
+        label = f"{LOOKS[key].name} · {looks[key]['visual_tokens']:,} visual tokens"
+        write(paint, (left, y), _wrapped(label, 19, width, most=1), QUIET)
+        below = write(paint, (left, y + 26), lines, _answer(looks[key], shown["truth"])[1]) + 5
         long = round(width * looks[key]["visual_tokens"] / most)
         paint.rectangle((left, below, left + width - 1, below + 5), fill=RULE)
         paint.rectangle((left, below, left + max(3, long) - 1, below + 5), fill=FILLS[key])
         y += TOKENS + lines.height
 
 
-def _said(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, int]]:
+def _answer(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, int]]:
     """An answer with its mark, and its colour."""
     if look["error"] or not look["done"]:
         return "did not finish", QUIET
@@ -100,7 +104,7 @@ def _foot(paint: ImageDraw.ImageDraw, shown: Shown) -> None:
     result, right = shown["result"], CARD[0] - EDGE
     paint.line((EDGE, FOOT, right, FOOT), fill=RULE, width=1)
     title = _wrapped(frame.TITLE, 18, right, most=1, bold=True)
-    _write(paint, (EDGE, FOOT + 18), title, INK)
+    write(paint, (EDGE, FOOT + 18), title, INK)
     day = re.search(r"\d{4}-\d\d-\d\d", shown["recorded"])
     run = f"recorded {day[0]}" if day else "recorded" if shown["recorded"] else "one live run"
     base = "small bundled model" if result["bundled"] else result["model"]
@@ -108,9 +112,9 @@ def _foot(paint: ImageDraw.ImageDraw, shown: Shown) -> None:
     begin = EDGE + title.width + 16
     line = _wrapped(frame.LINE, 16, right, most=1)
     made = _wrapped(f"{base} · {device} · {run}", 16, right - begin, most=1)
-    _write(paint, (right - made.width, FOOT + 19), made, QUIET)
+    write(paint, (right - made.width, FOOT + 19), made, QUIET)
     if begin + line.width + 32 <= right - made.width:
-        _write(paint, (begin, FOOT + 19), line, QUIET)
+        write(paint, (begin, FOOT + 19), line, QUIET)
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,9 @@ def _wrapped(text: str, size: int, width: int, *, most: int, bold: bool = False)
     return Lines(lines, font, cut)
 
 
-def _write(paint: ImageDraw.ImageDraw, at: tuple[int, int], lines: Lines, colour) -> int:
+def write(
+    paint: ImageDraw.ImageDraw, at: tuple[int, int], lines: Lines, colour: tuple[int, int, int]
+) -> int:
     """Write lines from a top left corner; returns where the next begin."""
     for n, line in enumerate(lines.lines):
         paint.text((at[0], at[1] + n * lines.step), line, font=lines.font, fill=colour)

@@ -3,9 +3,12 @@
 Values from `comparing` in, strings out. "Faster" is said only where the measured ratio exceeds 1.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from arr_coc.page.frame import Example, escaped
 from arr_coc.scoring import score_exact
-from arr_coc.service.comparing import ComparisonResult, LookResult
+from arr_coc.service.looks import ComparisonResult, LookResult
 
 OWN_PICTURE = "This picture is your own: the small model here only learned drawn scenes."
 NOT_RECORDED = (
@@ -24,20 +27,31 @@ STAGES = {
     "prefill": "thinks",
     "decode": "writes",
 }
+
+
+class LookWords(NamedTuple):
+    """What the page says of a look: its name, its tooltip, before it begins, and beside its answer."""
+
+    name: str
+    title: str
+    idle: str
+    what: str
+
+
 LOOKS = {
-    "full": (
+    "full": LookWords(
         "Full look",
         "The stock model: every place of the picture becomes a visual token.",
         "Looks at every place alike, the way such models usually do.",
         "every place, closely",
     ),
-    "focused": (
+    "focused": LookWords(
         "Focused look",
         "ARR-COC: the same weights, with visual tokens only for the places that were kept.",
         "Reads the question first, then looks closely only where that pays.",
         "closely only where it pays",
     ),
-    "shrunk": (
+    "shrunk": LookWords(
         "Shrunk picture",
         "Why not just resize? The stock model on the whole picture, shrunk to as many tokens.",
         "Shrinks the whole picture to as many tokens.",
@@ -85,7 +99,7 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
     looks = {key: result[key] for key in LOOKS if result[key] is not None}
     if looks.get("shrunk", {}).get("error"):  # it was only asked besides
         del looks["shrunk"]
-    failed = [LOOKS[key][0] for key, look in looks.items() if look["error"]]
+    failed = [LOOKS[key].name for key, look in looks.items() if look["error"]]
     if failed:
         return message(f"The {failed[0].lower()} did not finish, so there is nothing to compare.")
     full, focused = looks["full"], looks["focused"]
@@ -105,7 +119,7 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
             "Time to the first token, every stage counted",
             {key: look["time_to_first_token_s"] for key, look in looks.items()},
             seconds,
-            f"Focused look {ratio_words(told_ratio(result))}, {when}",
+            f"Focused look {ratio_words(shown_ratio(result))}, {when}",
         ),
         _measure(
             "Memory",
@@ -115,8 +129,8 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
             "for picture and question (KV cache)",
         ),
     ]
-    said = f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
-    return f'<div class="arr-strip">{"".join(items)}</div>{message(note)}{said}'
+    source = f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
+    return f'<div class="arr-strip">{"".join(items)}</div>{message(note)}{source}'
 
 
 def remark(
@@ -138,7 +152,7 @@ def note_of(example: Example) -> str:
     return f"{note} Photo: {example.credit}." if example.credit else note
 
 
-def told_ratio(result: ComparisonResult) -> float | None:
+def shown_ratio(result: ComparisonResult) -> float | None:
     """The measured ratio; 1 where the times shown beside it point the other way: noise, then."""
     ratio = result["ratio"]
     full, focused = (result[key]["time_to_first_token_s"] for key in ("full", "focused"))
@@ -157,9 +171,9 @@ def ratio_words(ratio: float | None) -> str:
 
 
 def _answer(key: str, look: LookResult | None, truth: str | None, running: bool) -> str:
-    name, title, _, what = LOOKS[key]
+    words = LOOKS[key]
     mark, body = "", _idle(key)
-    said = f'<p class="arr-what">{what}</p>' if look is not None else ""
+    what = f'<p class="arr-what">{words.what}</p>' if look is not None else ""
     if look is not None and look["error"]:
         body = f'<p class="arr-failed">{escaped(look["error"])}</p>'
     elif look is not None and (look["text"] or look["done"]):
@@ -169,8 +183,8 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
             body += _confidence(look["first_token_entropy"])
         if look["done"] and truth is not None:
             right = score_exact(look["text"], truth)
-            words = "✓ right" if right else f"✗ wrong: it is {escaped(truth)}"
-            mark = f'<span class="arr-mark arr-{"right" if right else "wrong"}">{words}</span>'
+            verdict = "✓ right" if right else f"✗ wrong: it is {escaped(truth)}"
+            mark = f'<span class="arr-mark arr-{"right" if right else "wrong"}">{verdict}</span>'
     elif look is not None and running:
         step, stages = look["stage"], list(STAGES)
         at = stages.index(step) if step in stages else 0
@@ -181,19 +195,25 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
     elif look is not None:
         body = '<p class="arr-idle">Stopped.</p>'
     return (
-        f'<article class="arr-answer arr-look-{key}"><h2 title="{escaped(title)}">{name}</h2>'
-        f"{said}{body}{mark}</article>"
+        f'<article class="arr-answer arr-look-{key}"><h2 title="{escaped(words.title)}">{words.name}</h2>'
+        f"{what}{body}{mark}</article>"
     )
 
 
 def _idle(key: str) -> str:
-    return f'<p class="arr-idle">{LOOKS[key][2]}</p>'
+    return f'<p class="arr-idle">{LOOKS[key].idle}</p>'
 
 
-def _measure(name, title, values, form, words) -> str:
+def _measure(
+    name: str,
+    title: str,
+    values: dict[str, float],
+    form: Callable[[float], str],
+    words: str,
+) -> str:
     top = max(*values.values(), 1e-9)
     bars = "".join(
-        f'<div class="arr-bar arr-look-{key}"><span>{LOOKS[key][0].split()[0]}</span>'
+        f'<div class="arr-bar arr-look-{key}"><span>{LOOKS[key].name.split()[0]}</span>'
         f'<i><b style="width:{max(2, 100 * value / top):.0f}%"></b></i><em>{form(value)}</em></div>'
         for key, value in values.items()
     )

@@ -7,11 +7,9 @@ import base64
 import json
 from urllib.parse import urlencode
 
-from arr_coc.page import cost as page_cost
-from arr_coc.page import frame as page_frame
-from arr_coc.page import viewer
+from arr_coc.page import cost, viewer
 from arr_coc.page.board import Shown, board
-from arr_coc.page.frame import escaped
+from arr_coc.page.frame import CSS, LINE, TITLE, escaped
 from arr_coc.page.post import png
 
 FRAME = (700, 560)  # of the embedded card, pixels
@@ -75,7 +73,7 @@ def query(card: int | None, question: str, percent: int) -> str:
 def section(card: int | None, question: str, percent: int, on_space: bool) -> str:
     """Link, embed snippet, citation, and buttons that save the comparison."""
     link = query(card, question, percent)
-    frame = f'width="{FRAME[0]}" height="{FRAME[1]}" style="border:0;max-width:100%" title="ARR-COC-VIS"'
+    size = f'width="{FRAME[0]}" height="{FRAME[1]}" style="border:0;max-width:100%" title="ARR-COC-VIS"'
     saves = "".join(
         f'<button type="button" class="arr-button" data-save="{kind}">{name}</button>'
         for kind, name in (
@@ -97,7 +95,7 @@ def section(card: int | None, question: str, percent: int, on_space: bool) -> st
         + _snippet(
             "frame",
             "Embed",
-            f'data-query="{escaped(link + "&arr_view=card")}" data-frame="{escaped(frame)}"',
+            f'data-query="{escaped(link + "&arr_view=card")}" data-frame="{escaped(size)}"',
             "",
         )
         + _snippet("cite", "Cite", "", escaped(CITATION))
@@ -130,19 +128,20 @@ def as_json(shown: Shown) -> str:
 
 def page_file(shown: Shown) -> str:
     """One HTML file with the comparison; scripts, style and picture inside, no request to anywhere."""
-    asked = {**shown, "where": shown["result"]["where"]}  # not what a gauge has made of it since
-    look, answers, strip, why, _, cost = board(asked)
+    answered = {**shown, "where": shown["result"]["where"]}  # not what a gauge has made of it since
+    pieces = board(answered)
     question = escaped(shown["result"]["question"])
     scripts = "".join(
         f"<script>(() => {{ const element = document.body;\n{code}\n}})();</script>"
-        for code in (viewer.SCRIPT, page_cost.SCRIPT)
+        for code in (viewer.SCRIPT, cost.SCRIPT)
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{page_frame.TITLE}: {question}</title><style>{page_frame.CSS}{PLAIN_CSS}</style></head>"
+        f"<title>{TITLE}: {question}</title><style>{CSS}{PLAIN_CSS}</style></head>"
         f'<body><main class="gradio-container"><h1>{question}</h1>'
-        f"<p>{page_frame.LINE}</p>{look}{answers}{strip}{why}{cost}</main>{scripts}</body></html>"
+        f"<p>{LINE}</p>{pieces.look}{pieces.answers}{pieces.strip}{pieces.why}"
+        f"{pieces.cost}</main>{scripts}</body></html>"
     )
 
 

@@ -7,6 +7,7 @@ heat, what it saw, the homunculus and the kept cells from them; `SCRIPT` mounts 
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -89,7 +90,7 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
     )
 
 
-def look_data(where: Where) -> dict:
+def look_data(where: Where) -> dict[str, Any]:
     """What `viewer.js` draws from: plain lists, maps with two decimals."""
     glance = where["glance_grid"]
     tokens = glance[0] * glance[1] if glance else 0
@@ -105,5 +106,5 @@ def look_data(where: Where) -> dict:
     }
 
 
-def _short(rows):
+def _short(rows: list[list[float]] | None) -> list[list[float]] | None:
     return None if rows is None else [[round(value, 2) for value in row] for row in rows]

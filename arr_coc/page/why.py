@@ -4,7 +4,9 @@ The tensions are ordinary range inputs; `GAUGES_JS` reports them when one is let
 """
 
 import json
+from typing import NamedTuple
 
+from arr_coc.config import TENSION_ENDS
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import message
 from arr_coc.service.decision import Where
@@ -28,11 +30,17 @@ MAPS = {
     ),
 }
 MATCHED = " Trained parts add how well each place's texture matches the question."
-GAUGES = (
-    (
-        "compress",
-        "Gist",
-        "Fine detail",
+
+
+class Gauge(NamedTuple):
+    """A tension's term, and what is said at the right end of its gauge, in between, at the left."""
+
+    term: str
+    sentences: tuple[str, str, str]
+
+
+GAUGES = {
+    "compress": Gauge(
         "compress / particularize",
         (
             "Fine detail: what the question points to counts most.",
@@ -40,10 +48,7 @@ GAUGES = (
             "Gist: the picture's overall structure counts most.",
         ),
     ),
-    (
-        "exploit",
-        "Go for the best spot",
-        "Look around",
+    "exploit": Gauge(
         "exploit / explore",
         (
             "Looking around: quiet places get their chance too.",
@@ -51,10 +56,7 @@ GAUGES = (
             "Going for the best spot: what stands out comes first.",
         ),
     ),
-    (
-        "focus",
-        "One place",
-        "Several places",
+    "focus": Gauge(
         "focus / diversify",
         (
             "Several places: most tokens are spread over the whole picture.",
@@ -62,7 +64,7 @@ GAUGES = (
             "One place: most tokens gather where relevance is highest.",
         ),
     ),
-)
+}
 SOURCES = {
     "learned": "These three settings were learned by a small trained network for this model.",
     "imposed": "These three settings were set by hand.",
@@ -123,7 +125,7 @@ def gauges(where: Where | None) -> str:
     """Three gauges to drag, one plain sentence each, and where their settings come from."""
     if where is None or where["fallback"]:
         return ""
-    drawn = "".join(_gauge(where[gauge[0]], *gauge) for gauge in GAUGES)
+    drawn = "".join(_gauge(name, where[name]) for name in GAUGES)
     source = SOURCES.get(where["tension_source"], where["tension_source"])
     return (
         '<section class="arr-tensions"><h2 class="arr-h2">How it weighed them</h2>'
@@ -132,7 +134,9 @@ def gauges(where: Where | None) -> str:
     )
 
 
-def _map(values, name: str, title: str, words: str, size: tuple[int, int]) -> str:
+def _map(
+    values: list[list[float]] | None, name: str, title: str, words: str, size: tuple[int, int]
+) -> str:
     shown = '<p class="arr-idle">not used in this run</p>'
     if values is not None:
         data = json.dumps([[round(value, 2) for value in row] for row in values])
@@ -146,18 +150,21 @@ def _map(values, name: str, title: str, words: str, size: tuple[int, int]) -> st
     )
 
 
-def _gauge(value: float, name: str, left: str, right: str, term: str, sentences) -> str:
+def _gauge(tension: str, value: float) -> str:
+    """A range input from 0 to 100: the tension's 1 is its left end, 0."""
+    (left, right), (term, sentences) = TENSION_ENDS[tension], GAUGES[tension]
     at = round(100 * (1 - value))
     words = sentences[0 if value < 0.4 else 1 if value <= 0.6 else 2]
     return (
         f'<div class="arr-gauge" data-words="{escaped(json.dumps(sentences))}" '
         f'title="Tension: {term}"><div class="arr-ends" aria-hidden="true"><span>{left}</span>'
         f'<span>{right}</span></div><input type="range" min="0" max="100" value="{at}" '
-        f'data-tension="{name}" aria-label="From {left} to {right}"><p>{words}</p></div>'
+        f'data-tension="{tension}" aria-label="From {left} to {right}"><p>{words}</p></div>'
     )
 
 
 def _spent(where: Where) -> str:
+    """How the tokens were given out, to go on a sentence."""
     kept = len(where["cells"])
     even = 0 if where["allocator"] == "quadtree" else round((1 - where["focus"]) * kept)
     where_to = f"{kept - even} to the most relevant, {even} evenly over the rest"

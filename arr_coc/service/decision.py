@@ -1,4 +1,4 @@
-"""Deciding: one decision as plain numbers, and decided again from them, without the model.
+"""Decision: one decision as plain numbers, and decided again from them, without the model.
 
 `Where` is what leaves the model's process: maps, cells and tensions that survive pickling and JSON.
 `decide_again` recombines the maps of a `Where` under other tensions in milliseconds.
@@ -11,7 +11,7 @@ class Where(TypedDict):
     """Where the focused look went. Maps are `h` rows of `w` numbers in [0, 1], rounded.
 
     `cells` are rows of level, row, column; `cell_budgets` their nominal budgets in [64, 400].
-    `look_grid` is the quick first look's, `glance_grid` the same where its tokens were kept.
+    `look_grid` is the glance's, `glance_grid` the same where its tokens were kept.
     `own_tensions` are those that the question chose, also where others were imposed; `scalars` the
     numbers of `balancing.combine`.
     """
@@ -108,7 +108,7 @@ def realization_of(where: Where):
     from arr_coc.config import Config, Tensions
     from arr_coc.realizing import Glance, Realization
 
-    def tensor(rows):
+    def tensor(rows: list[list[float]] | None) -> torch.Tensor | None:
         return None if rows is None else torch.tensor(rows)[None]  # (1, h, w)
 
     size, glance = where["look_grid"], None

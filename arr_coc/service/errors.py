@@ -45,17 +45,17 @@ def plainly(error: Exception) -> str:
     """
     if isinstance(error, intake.IntakeError):
         return str(error)
-    title, said = str(getattr(error, "title", "")).lower(), str(getattr(error, "message", ""))
-    if "no gpu" in f"{title} {said.lower()}" or "queue" in title:
+    title, message = str(getattr(error, "title", "")).lower(), str(getattr(error, "message", ""))
+    if "no gpu" in f"{title} {message.lower()}" or "queue" in title:
         return BUSY
     if "quota" in title or "credits" in title:
         return QUOTA
     if "duration" in title:
         return TOO_MUCH
-    if "token" in said.lower():
+    if "token" in message.lower():
         return EXPIRED
     if not title:
         return sentence(error)
-    if said in ("OutOfMemoryError", "MemoryError"):
+    if message in ("OutOfMemoryError", "MemoryError"):
         return NO_MEMORY
-    return TOO_LONG if said in ("TimeoutError", "Empty") else ABORTED
+    return TOO_LONG if message in ("TimeoutError", "Empty") else ABORTED

@@ -48,7 +48,9 @@ class IntakeError(ValueError):
     """Something given is not allowed. `str(error)` is one sentence fit for a visitor."""
 
 
-def open_image(source: str | Path | bytes | Image.Image, *, useful: int = USEFUL_PIXELS):
+def open_image(
+    source: str | Path | bytes | Image.Image, *, useful: int = USEFUL_PIXELS
+) -> Image.Image:
     """Read a picture safely: every limit is checked before its pixels are decoded.
 
     Args:
@@ -199,10 +201,15 @@ def check_choice(value: str, what: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def is_data_url(text: Any) -> bool:
+    """Whether `text` is a `data:` URL, by its first letters."""
+    return isinstance(text, str) and text[:5].lower() == "data:"
+
+
 def _read(source: str | Path | bytes) -> bytes:
     if isinstance(source, bytes):
         return _limit(source)
-    if isinstance(source, str) and source[:5].lower() == "data:":
+    if is_data_url(source):
         header, _, body = source.partition(",")
         if len(body) > MAX_BYTES * 4 / 3 + 4:
             raise _too_big(len(body) * 3 // 4)
@@ -316,37 +323,3 @@ def _whole(value: object, what: str, low: int, high: int, allowed: str) -> int:
     if number != int(number) or not low <= number <= high:
         raise IntakeError(f"The {what} is {number:g}; {allowed}.")
     return int(number)
-
-
-def source_of(given: Any, folder: str | Path) -> str:
-    """Where a file that the framework received lies: a `data:` URL, or a path in `folder`.
-
-    Args:
-        given: the framework's file record (an object with `model_dump`, or its dict), or a string.
-        folder: where uploads are kept. A path is taken from nowhere else, whatever a client claims.
-
-    Raises:
-        IntakeError: for anything else.
-    """
-    data = given.model_dump() if hasattr(given, "model_dump") else given
-    if isinstance(data, str):
-        data = {"url": data} if _is_data_url(data) else {"path": data}
-    if not isinstance(data, dict):
-        raise IntakeError(f"No picture was given; allowed is one {READABLE} file.")
-    url, path = data.get("url"), data.get("path")
-    if _is_data_url(url):
-        return url
-    if not isinstance(path, str) or "\0" in path or not _is_inside(path, folder):
-        raise IntakeError("The picture was not uploaded to this page; upload it first.")
-    return path
-
-
-def _is_data_url(text: Any) -> bool:
-    return isinstance(text, str) and text[:5].lower() == "data:"
-
-
-def _is_inside(path: str, folder: str | Path) -> bool:
-    try:
-        return Path(path).resolve().is_relative_to(Path(folder).resolve())
-    except (OSError, ValueError):
-        return False

@@ -1,4 +1,4 @@
-"""Serving: what stands between a web framework and the model: loading late, trusting no path.
+"""Loader: the model, loaded late and once.
 
 No gradio here. The model is imported only when it is loaded, so that a page can answer first.
 """
@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 from arr_coc.service import comparing, intake
 
@@ -42,8 +43,8 @@ class Loader:
 
             model = ARRCOCQwen.from_pretrained(components="", device=device)
             if components := weights.default_weights(model.is_bundled):
-                found = weights.policies_for(model, components, weights.revisions())
-                model.policies, self.notices = found
+                policies = weights.policies_for(model, components, weights.revisions())
+                model.policies, self.notices = policies
             if self.warm:
                 comparing.warm_up(model)
             self.model = model
@@ -53,7 +54,7 @@ class Loader:
             self.error = plain.splitlines()[0]
         self.ready.set()
 
-    def get(self):
+    def get(self) -> Any:
         """The model; waits for it. Raises IntakeError with the reason if it did not load."""
         if not self.ready.is_set():
             self.start()
@@ -65,7 +66,7 @@ class Loader:
 
 
 def base_to_come() -> str:
-    """Which base `loading.default_base` will name, told without importing torch: for the cards."""
+    """Which base `loading.default_base` will name, without importing torch: for the cards."""
     on_gpu_space = "SPACE_ID" in os.environ and (
         os.environ.get("SPACES_ZERO_GPU") or Path("/dev/nvidia0").exists()
     )

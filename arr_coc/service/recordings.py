@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from arr_coc.service.comparing import ComparisonResult
+from arr_coc.service.looks import ComparisonResult
 
 FILE = "recorded.json"
 ROOT = Path(__file__).parent.parent.parent

@@ -1,4 +1,4 @@
-"""Native: into how many visual tokens a picture is cut before any is dropped, and what that costs.
+"""Token grid: into how many visual tokens a picture is cut before any is dropped, and what that costs.
 
 The choice under Advanced. Tokens and cost are said before anything runs: counted by the processor's
 own rule, and timed by the curve that `arr_coc.benchmark` measured. No model runs here.

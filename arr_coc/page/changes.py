@@ -1,0 +1,78 @@
+"""Changes: what a handler changes on the page, by the names of the components in `parts.Parts`.
+
+`Parts.of` gives the outputs of a handler in the order of its changes, so that no handler counts places.
+A component that is not named stays as it is.
+"""
+
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+UNCHANGED = gr.skip()
+
+
+class Fresh(NamedTuple):
+    """A picture has just come: the page as it opens on it. `drawn` are its known answers."""
+
+    look: Any = UNCHANGED
+    answers: Any = UNCHANGED
+    strip: Any = UNCHANGED
+    why: Any = UNCHANGED
+    gauges: Any = UNCHANGED
+    cost: Any = UNCHANGED
+    picture: Any = UNCHANGED
+    question: Any = UNCHANGED
+    cards: Any = UNCHANGED
+    chosen: Any = UNCHANGED
+    drawn: Any = UNCHANGED
+    chips: Any = UNCHANGED
+    tensions: Any = UNCHANGED
+    shown: Any = UNCHANGED
+    links: Any = UNCHANGED
+    others: Any = UNCHANGED
+    second: Any = UNCHANGED
+    third: Any = UNCHANGED
+
+
+class Compared(NamedTuple):
+    """A comparison begins, goes on or ends. `looks` is what came so far; `go` the button."""
+
+    look: Any = UNCHANGED
+    answers: Any = UNCHANGED
+    strip: Any = UNCHANGED
+    why: Any = UNCHANGED
+    gauges: Any = UNCHANGED
+    cost: Any = UNCHANGED
+    shown: Any = UNCHANGED
+    looks: Any = UNCHANGED
+    go: Any = UNCHANGED
+
+
+class Stopped(NamedTuple):
+    """Stop was pressed."""
+
+    answers: Any
+    why: Any = ""
+    gauges: Any = ""
+    looks: Any = None
+    go: Any = UNCHANGED
+
+
+class Tuned(NamedTuple):
+    """The comparison shown was decided again under other tensions."""
+
+    look: str
+    why: str
+    gauges: str
+    shown: Any
+    tensions: list[float] | None
+
+
+class Ready(NamedTuple):
+    """The model is there, or will not come."""
+
+    header: str
+    about: Any = UNCHANGED
+    sign: Any = UNCHANGED
+    revision: Any = UNCHANGED
+    native_tokens: Any = UNCHANGED

@@ -1,0 +1,208 @@
+"""Local handlers: what the page does without the model: cards, links, new pictures, tensions, saving.
+
+Methods of `LocalHandlers` are gradio handlers; `app.py` wires them. Nothing here runs a model or takes a
+place in the queue.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from arr_coc.page import board, frame, results, share
+from arr_coc.page.board import Board, Shown
+from arr_coc.page.changes import UNCHANGED, Fresh, Tuned
+from arr_coc.page.drawn import (
+    NewPicture,
+    all_kinds,
+    good_kinds,
+    new_picture,
+    sign_with,
+    was_learned,
+)
+from arr_coc.page.refusals import refusal
+from arr_coc.page.visit import BY_SHARE, PERCENT
+from arr_coc.service import comparing, intake, recordings
+
+MORE = 2  # times as many tokens for another look
+NOT_KEPT = "This comparison is not kept any more: press Compare first."
+NOTHING_TO_SAVE = "There is no comparison to save yet: press Compare."
+UNKNOWN_SIGN = (
+    "The small model here learned some twenty words and numbers of two digits; what else a sign says, it "
+    "can only guess."
+)
+
+
+class LocalHandlers:
+    """The handlers over one folder of examples and what was recorded of them.
+
+    What comes from the browser has type `Any` and is checked: it may be anything.
+    """
+
+    def __init__(self, folder: Path, on_space: bool = False, bundled: bool = False) -> None:
+        self.folder, self.on_space, self.bundled = folder, on_space, bundled
+        self.examples = frame.load_examples(folder)
+        self.recorded = recordings.load(folder)
+
+    def example_of(self, chosen: Any) -> frame.Example | None:
+        """The card of that number, or None."""
+        known = type(chosen) is int and 0 <= chosen < len(self.examples)
+        return self.examples[chosen] if known else None
+
+    def truth_of(self, question: str, chosen: Any, drawn: Any) -> str | None:
+        """The answer, where this question about this picture has a known one.
+
+        A card's is not shown before its comparison was recorded: nobody has seen then how the model
+        words its answer.
+        """
+        example = self.example_of(chosen)
+        if example is None:
+            return dict(drawn or ()).get(question)
+        known = question == example.question and self._is_recorded(example)
+        return example.answer if known else None
+
+    def _is_recorded(self, example: frame.Example) -> bool:
+        _, made = self.recorded
+        return recordings.find(made, example.path, example.question) is not None
+
+    def opened(self, chosen: Any, question: str | None = None, percent: int = PERCENT) -> Fresh:
+        """The page on a card: what was recorded of it, where its own question is asked."""
+        example, shown, note = self.example_of(chosen), None, ""
+        question = question or (example.question if example else "")
+        if example and question == example.question and percent == PERCENT:
+            shown = board.recorded(self.folder, example, self.recorded)
+        if example and not self._is_recorded(example):
+            note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
+        pieces = board.board(shown) if shown else board.blank(example and example.path, note)
+        picture = gr.update(visible="hidden", value=str(example.path) if example else None)
+        return self._fresh(pieces, picture, question, percent, chosen=chosen, shown=shown)
+
+    def _fresh(
+        self,
+        pieces: Board,
+        picture: dict[str, Any],
+        question: str | None,
+        percent: int = PERCENT,
+        *,
+        chosen: Any = None,
+        drawn: list[tuple[str, str]] | None = None,
+        chips: str = "",
+        shown: Shown | None = None,
+    ) -> Fresh:
+        """The page on a picture. A question of None stays as it is; what belonged to another goes."""
+        return Fresh(
+            **pieces._asdict(),
+            picture=picture,
+            question=UNCHANGED if question is None else question,
+            cards=frame.cards(self.examples, chosen),
+            chosen=chosen,
+            drawn=drawn,
+            chips=chips,
+            tensions=None,
+            shown=shown,
+            links=share.section(chosen, question or "", percent, self.on_space),
+            others="",
+            second="",
+            third="",
+        )
+
+    def on_pick(self, event: gr.EventData) -> Fresh:
+        """A card was clicked: its picture, its question, and what was recorded of them."""
+        chosen = _sent(event, "card")
+        return self.opened(chosen) if self.example_of(chosen) else Fresh()
+
+    def on_open(self, request: gr.Request) -> tuple:
+        """Fill in what a link asks for (`arr_example`, `arr_q`, `arr_budget` in percent); never run.
+
+        Returns the changes, and after them the percentage.
+        """
+        wish = frame.wish(request.query_params if request else {}, self.examples, PERCENT)
+        return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
+
+    def on_own(self) -> dict[str, Any]:
+        """The place to drop a picture of one's own."""
+        return gr.update(value=None, visible=True)
+
+    def on_own_picture(self, picture: Any) -> Fresh:
+        """A visitor's own picture: no card is chosen any more, so no truth is known."""
+        note = results.OWN_PICTURE if self.bundled else ""
+        try:
+            pieces = board.blank(intake.open_image(picture), note)
+        except intake.IntakeError as error:
+            pieces = board.blank(None, str(error))._replace(look=UNCHANGED)
+        return self._fresh(pieces, gr.update(visible="hidden"), None)
+
+    def on_draw(self, model: Any) -> Fresh:
+        """A newly drawn picture with questions of kinds that the model can answer, truth known."""
+        bundled = model is None or model.is_bundled
+        kinds = good_kinds() if bundled else all_kinds()
+        return self._drawn(lambda: new_picture(kinds))
+
+    def on_sign(self, writing: Any) -> Fresh:
+        """A drawn picture with the visitor's own word or number on a sign."""
+        unknown = self.bundled and not was_learned(writing)
+        return self._drawn(lambda: sign_with(writing), UNKNOWN_SIGN if unknown else "")
+
+    def _drawn(self, draw: Callable[[], NewPicture], note: str = "") -> Fresh:
+        try:
+            new = draw()
+        except intake.IntakeError as error:
+            raise refusal(error) from None
+        return self._fresh(
+            board.blank(new.image, note),
+            gr.update(visible="hidden", value=new.image),
+            new.questions[0][0],
+            drawn=list(new.questions),
+            chips=frame.chips(new.questions),
+        )
+
+    def on_chip(self, drawn: Any, event: gr.EventData) -> Any:
+        """One of the questions offered for a drawn picture."""
+        number = _sent(event, "ask")
+        known = type(number) is int and 0 <= number < len(drawn or ())
+        return drawn[number][0] if known else UNCHANGED
+
+    def on_tensions(self, shown: Shown | None, event: gr.EventData) -> Tuned:
+        """A gauge was let go: the maps already there are recombined; no model, no GPU."""
+        if not shown:
+            raise refusal(intake.IntakeError(NOT_KEPT))
+        try:
+            tensions = comparing.check_tensions(_sent(event, "tensions"))
+            shown, pieces = board.under(shown, tensions)
+        except ValueError as error:
+            raise refusal(error) from None
+        return Tuned(**pieces, shown=shown, tensions=tensions)
+
+    def on_reset(self, shown: Shown | None) -> Tuned:
+        """Back to the tensions that the question had chosen."""
+        if not shown:
+            raise refusal(intake.IntakeError(NOT_KEPT))
+        shown, pieces = board.under(shown, None)
+        return Tuned(**pieces, shown=shown, tensions=None)
+
+    def on_more(self, percent: Any) -> tuple[int, str]:
+        """Twice the share for another look, and no tier that would override it."""
+        known = type(percent) in (int, float) and percent > 0
+        return min(100, MORE * percent) if known else PERCENT, BY_SHARE
+
+    def on_save(self, shown: Shown | None, event: gr.EventData) -> Any:
+        """The comparison as a file for the browser to save, `name|data: URL`."""
+        kind = _sent(event, "save")
+        if not shown:
+            raise refusal(intake.IntakeError(NOTHING_TO_SAVE))
+        return share.saved(shown, kind) if kind in share.KINDS else UNCHANGED
+
+    def on_question(self, chosen: Any, question: Any, percent: Any) -> Any:
+        """The link follows what is asked."""
+        try:
+            question = intake.clean_question(question)
+        except intake.IntakeError:
+            return UNCHANGED
+        known = type(percent) in (int, float) and 5 <= percent <= 100
+        return share.section(chosen, question, round(percent) if known else PERCENT, self.on_space)
+
+
+def _sent(event: gr.EventData, name: str) -> Any:
+    """What the browser sent with an event, or None."""
+    return event._data.get(name) if isinstance(event._data, dict) else None

@@ -1,0 +1,172 @@
+"""Model handlers: what the page asks of the model: compare, stop, look at other questions, wake up.
+
+Methods of `ModelHandlers` are gradio handlers over a loader and the one GPU function, which `app.py`
+hands in.
+"""
+
+import html
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import gradio as gr
+from gradio.utils import get_upload_folder
+
+from arr_coc.page import board, drawn, frame, parts, results
+from arr_coc.page.changes import UNCHANGED, Compared, Ready, Stopped
+from arr_coc.page.local_handlers import LocalHandlers
+from arr_coc.page.refusals import refusal
+from arr_coc.page.visit import NO_PICTURE, Visit
+from arr_coc.service import comparing, intake, token_grid
+from arr_coc.service.comparing import Request, finish_interrupted
+from arr_coc.service.loader import Loader
+from arr_coc.service.looks import empty_look
+from arr_coc.service.uploads import source_of
+
+LAST_RUNS = 20  # whose seconds tell how long the queue will take
+WORTH_SAYING_S = 3.0
+NOT_YET = "The model is waking up; what this costs is known when it is there."
+BUSY, FREE = gr.update(interactive=False), gr.update(interactive=True)
+
+
+class ModelHandlers:
+    """The handlers, around the one GPU function, which takes a `Request` and yields records."""
+
+    def __init__(
+        self,
+        local: LocalHandlers,
+        loader: Loader,
+        on_gpu: Callable[[Request], Iterator[tuple[str, Any]]],
+        waiting: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`local` knows the cards and their truth; `waiting` counts the requests that wait for the GPU."""
+        self.local, self.loader, self.on_gpu, self.waiting = local, loader, on_gpu, waiting
+        self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds
+
+    def run(self, request: Request) -> Iterator[tuple[str, Any]]:
+        """The records of one request; how long it took is remembered."""
+        begun = time.monotonic()
+        yield from self.on_gpu(request)
+        self.took.append(time.monotonic() - begun)
+
+    def on_waiting(self) -> str:
+        """How long a request that was just made will wait, in a sentence; "" where it hardly will."""
+        waiting = self.waiting()
+        seconds = waiting * statistics.median(self.took) if self.took else 0
+        if seconds < WORTH_SAYING_S:
+            return ""
+        return f"{results.WAITS}: {waiting} in the queue, about {seconds:.0f} s…"
+
+    def answered(self, image: Any, question: str, share: float, **settings: Any) -> Any:
+        """The last record of a request from the API; refusals become sentences."""
+        try:
+            source = source_of(image, get_upload_folder())
+            request = comparing.check(source, question, share, **settings)
+            *_, (kind, value) = finish_interrupted(self.run(request), self.loader.get(), request)
+            if kind == "error":
+                raise intake.IntakeError(value)
+            return value
+        except Exception as error:  # whatever it is, it is said in a sentence
+            raise refusal(error) from None
+
+    def on_compare(self, **inputs: Any) -> Iterator[Compared]:
+        """Stream the looks, then what they cost and where looking paid; the inputs make a `Visit`."""
+        try:
+            visit = Visit(**inputs)
+            request = visit.request()
+            truth = self.local.truth_of(request.question, visit.chosen, visit.drawn)
+            looks = {"full": empty_look(), "focused": None, "shrunk": None}
+            answers = results.answers(**looks, truth=truth, running=True)
+            yield Compared(answers=answers, strip="", cost="", shown=None, looks=looks, go=BUSY)
+            token_grid.check(visit.native_tokens, token_grid.sizes(self.loader.get()))
+            for kind, value in finish_interrupted(self.run(request), self.loader.get(), request):
+                if kind == "result":
+                    break
+                looks[kind] = value
+                answers = results.answers(**looks, truth=truth, running=True)
+                yield Compared(answers=answers, looks=looks)
+            note = self._note(visit, request, value)
+            shown = board.live(request.image, value, truth, note)
+            yield Compared(**board.board(shown)._asdict(), shown=shown, looks=None, go=FREE)
+        except Exception as error:  # whatever it is, it is said in a sentence
+            failure = refusal(error)
+            message = results.message(html.unescape(failure.message))
+            yield Compared(
+                answers=results.answers(None, None),
+                strip=message,
+                why="",
+                gauges="",
+                cost="",
+                shown=None,
+                looks=None,
+                go=FREE,
+            )
+            raise failure from None
+
+    def _note(self, visit: Visit, request: Request, result: comparing.ComparisonResult) -> str:
+        example = self.local.example_of(visit.chosen)
+        as_given = bool(example) and request.question == example.question
+        return results.remark(result, example, as_given, own=visit.drawn is None)
+
+    def on_stop(self, looks: Any) -> Stopped:
+        """After Stop: what had come so far stays, without reasons, which belong to a finished look."""
+        return Stopped(answers=results.answers(**looks) if looks else UNCHANGED, go=FREE)
+
+    def on_ready(self) -> Ready:
+        """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to."""
+        try:
+            model = self.loader.get()
+        except intake.IntakeError as error:
+            return Ready(frame.header(frame.badge_failed(str(error))))
+        learned = getattr(model, "policies", None) or {}
+        badge = frame.badge_ready(
+            str(model.name),
+            model.is_bundled,
+            str(model.device),
+            bool(learned),
+            self.loader.notices,
+        )
+        reads = not model.is_bundled or drawn.can_read(drawn.good_kinds())
+        return Ready(
+            header=frame.header(badge),
+            about=parts.about(model.is_bundled),
+            sign=gr.update(visible=reads),
+            revision=gr.update(choices=parts.revision_choices(list(learned))),
+            native_tokens=gr.update(choices=token_grid.choices(model)),
+        )
+
+    def on_cut(self, **inputs: Any) -> str:
+        """What cutting the picture into so many tokens would cost, in a sentence; nothing is run."""
+        visit, model = Visit(**inputs), self.loader.model
+        if model is None or visit.picture is None:
+            return results.message(NOT_YET if visit.picture else NO_PICTURE)
+        try:
+            chosen = token_grid.check(visit.native_tokens, token_grid.sizes(model))
+            request = replace(visit, question=visit.question or "what?").request()
+        except intake.IntakeError as error:
+            return results.message(str(error))
+        before = token_grid.tokens_of(model, request.image.size, None)
+        full = token_grid.tokens_of(model, request.image.size, chosen)
+        outside = token_grid.OUTSIDE * token_grid.is_outside(model, chosen)
+        words = token_grid.cost_words(full, request.tokens(full), before)
+        return results.message(words + outside)
+
+    def on_others(self, **inputs: Any) -> str:
+        """Where other questions about the same picture would look, side by side."""
+        try:
+            visit = Visit(**inputs)
+            questions = visit.questions()
+            first = questions[0] if questions else ""
+            request = replace(visit, question=first).request(questions)
+            token_grid.check(visit.native_tokens, token_grid.sizes(self.loader.get()))
+            records = list(self.run(request))
+            kind, value = records[-1]
+            if kind == "error":
+                raise intake.IntakeError(value)
+            wheres = [where for _, where in records]
+            return board.side_by_side(request.image, request.questions, wheres)
+        except Exception as error:  # whatever it is, it is said in a sentence
+            raise refusal(error) from None

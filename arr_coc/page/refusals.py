@@ -1,0 +1,18 @@
+"""Refusals: whatever stopped a request, as one sentence that the framework shows."""
+
+import html
+import logging
+
+import gradio as gr
+
+from arr_coc.service import errors, intake
+
+log = logging.getLogger(__name__)
+
+
+def refusal(error: Exception) -> gr.Error:
+    """A sentence of our own as the framework's error, escaped: its pop-up renders HTML."""
+    if not isinstance(error, intake.IntakeError | gr.Error):
+        log.error("a request failed", exc_info=error)
+    message = html.escape(errors.plainly(error), quote=False)
+    return gr.Error(message, title="That did not work", print_exception=False)

@@ -1,0 +1,71 @@
+"""Visit: what stands in the page's components when something is asked, and its way through the door."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from arr_coc.config import NEW_TOKENS, SHARE, Config
+from arr_coc.service import comparing, intake, token_grid
+
+PERCENT = round(100 * SHARE)
+BY_SHARE = "share"  # of the page's tiers: none, the share decides
+NO_PICTURE = "Choose a picture first: a card, a new one, or your own."
+
+
+@dataclass(frozen=True)
+class Visit:
+    """The page's inputs by the names of the components in `parts.Parts`, as the browser sent them.
+
+    Any of them may hold anything: `request` has them checked. What a handler does not take keeps its
+    default, which is also what the component shows first.
+    """
+
+    picture: Any = None
+    question: Any = ""
+    percent: Any = PERCENT
+    glance: Any = Config.glance
+    prune: Any = Config.prune
+    allocator: Any = Config.allocator
+    tier: Any = BY_SHARE
+    new_tokens: Any = NEW_TOKENS
+    revision: Any = ""
+    native_tokens: Any = token_grid.AS_IS
+    shrunk: Any = False
+    tensions: Any = None
+    chosen: Any = None
+    drawn: Any = None
+    second: Any = ""
+    third: Any = ""
+
+    def questions(self) -> tuple[str, ...]:
+        """The question and the other two, those that were left empty apart."""
+        texts = (self.question, self.second, self.third)
+        return tuple(text for text in texts if isinstance(text, str) and text.strip())
+
+    def request(self, questions: tuple[str, ...] = ()) -> comparing.Request:
+        """The checked request, the page's words translated; `questions` are those whose maps are wanted.
+
+        Raises:
+            IntakeError: with one sentence fit for the visitor.
+        """
+        if self.picture is None:
+            raise intake.IntakeError(NO_PICTURE)
+        return comparing.check(
+            self.picture,
+            self.question,
+            as_share(self.percent),
+            glance=self.glance,
+            prune=self.prune,
+            allocator=self.allocator,
+            tier=None if self.tier == BY_SHARE else self.tier,
+            tensions=self.tensions,
+            revision=self.revision,
+            shrunk=self.shrunk,
+            native_tokens=self.native_tokens,
+            questions=questions,
+            max_new_tokens=self.new_tokens,
+        )
+
+
+def as_share(percent: Any) -> Any:
+    """A percentage as a share; what is no number is left for the door to refuse."""
+    return percent / 100 if type(percent) in (int, float) else percent

@@ -1,0 +1,94 @@
+"""Looks: the plain records of one look at a picture, and of the looks side by side.
+
+They survive pickling and JSON, so that they can leave the model's process and go over the API.
+"""
+
+from typing import Any, TypedDict
+
+from arr_coc.service.decision import Where
+
+
+class LookResult(TypedDict):
+    """One look at the picture. Numbers are 0 and `stages_s` empty until the look is done."""
+
+    text: str
+    stage: str
+    done: bool
+    error: str | None
+    visual_tokens: int
+    visual_tokens_full: int
+    time_to_first_token_s: float
+    decode_tokens_per_second: float
+    new_tokens: int
+    stages_s: dict[str, float]
+    kv_cache_bytes: int
+    peak_memory_bytes: int
+    peak_memory_kind: str
+    first_token_entropy: float | None
+
+
+class ComparisonResult(TypedDict):
+    """The looks side by side; `shrunk` where it was asked for.
+
+    `ratio` is the stock time to the first token over ARR-COC's, from this one run: above 1 the
+    focused look came first. None where either failed.
+    """
+
+    question: str
+    model: str
+    bundled: bool
+    device: str
+    full: LookResult
+    focused: LookResult
+    shrunk: LookResult | None
+    tokens_kept: int
+    tokens_total: int
+    ratio: float | None
+    where: Where | None
+
+
+def empty_look() -> LookResult:
+    """A look that has not begun."""
+    return LookResult(
+        text="",
+        stage="waiting",
+        done=False,
+        error=None,
+        visual_tokens=0,
+        visual_tokens_full=0,
+        time_to_first_token_s=0.0,
+        decode_tokens_per_second=0.0,
+        new_tokens=0,
+        stages_s={},
+        kv_cache_bytes=0,
+        peak_memory_bytes=0,
+        peak_memory_kind="",
+        first_token_entropy=None,
+    )
+
+
+def result_of(
+    model: Any,
+    question: str,
+    full: LookResult,
+    focused: LookResult,
+    shrunk: LookResult | None = None,
+    where: Where | None = None,
+) -> ComparisonResult:
+    """The looks put side by side; `where` is the decision that `focused` followed."""
+    ratio = None
+    if not full["error"] and not focused["error"] and focused["time_to_first_token_s"] > 0:
+        ratio = round(full["time_to_first_token_s"] / focused["time_to_first_token_s"], 3)
+    return ComparisonResult(
+        question=question,
+        model=str(model.name),
+        bundled=bool(model.is_bundled),
+        device=str(model.device),
+        full=full,
+        focused=focused,
+        shrunk=shrunk,
+        tokens_kept=focused["visual_tokens"],
+        tokens_total=focused["visual_tokens_full"] or full["visual_tokens_full"],
+        ratio=ratio,
+        where=where,
+    )

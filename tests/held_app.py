@@ -1,0 +1,52 @@
+"""Starts the real app with the real model, which goes no further while a file is there.
+
+Run by `app_server.held_server`; its environment names the file, and one that gets a line per look. So a
+test decides how long a comparison takes, however fast or busy the machine is.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import app
+
+HOLD, LOOKS = (Path(os.environ[f"ARR_COC_TEST_{name}"]) for name in ("HOLD", "LOOKS"))
+POLL_S = 0.02
+
+
+class Held:
+    """A model whose looks begin, and then wait until they may go on."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def stream(self, image: Any, question: str, **options: Any) -> Iterator[Any]:
+        """The model's own answers, held after the first."""
+        with LOOKS.open("a") as file:
+            file.write(f"{question}\n")
+        for answer in self.model.stream(image, question, **options):
+            yield answer
+            while HOLD.exists():
+                time.sleep(POLL_S)
+
+
+load = app.LOADER.get
+
+
+@cache
+def held() -> Held:
+    """The one held model of this process."""
+    return Held(load())
+
+
+app.LOADER.get = held
+
+if __name__ == "__main__":
+    app.launch(app.demo, quiet=True)
+    app.demo.block_thread()
