@@ -16,7 +16,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from arr_coc.page import results
 from arr_coc.service.looks import empty_look
-from tests import setup
+from tests import screenshots, setup
 
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
 CARD = {"width": 700, "height": 560}

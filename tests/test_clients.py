@@ -12,7 +12,7 @@ import pytest
 from app_server import held_server, server
 from playwright.sync_api import expect, sync_playwright
 
-from tests import fuzz, load, setup
+from tests import fuzz, load, screenshots, setup
 
 expect.set_options(timeout=30_000)
 DOCS = Path(__file__).parent.parent / "docs"
