@@ -12,7 +12,12 @@ from transformers import DynamicCache
 from arr_coc.qwen import attention as qwen_attention
 from arr_coc.qwen import encoding
 from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.inputs import Ask
 from arr_coc.realizing import Glance
+
+# Text layers whose attention is read, in shares of the depth: the middle third, where the question
+# finds its place.
+ATTENTION_SPAN = (1 / 3, 2 / 3)
 
 
 @dataclass(frozen=True)
@@ -23,13 +28,21 @@ class GlanceState:
     tokens: TokenSet
 
 
-def take_glance(host: Any, ask: Any, tokens: int) -> Glance:
+def layers_in(span: tuple[float, float], depth: int) -> list[int]:
+    """The text layers in a span of the depth, from and up to these shares of it; at least one."""
+    first, last = (int(edge * depth) for edge in span)
+    return list(range(first, max(last, first + 1)))
+
+
+def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = None) -> Glance:
     """Look at a picture with at most `tokens` visual tokens, asking its question.
 
     Args:
         host: an `ARRCOCQwen`.
-        ask: a `qwen.Ask`: the picture and the prompt around it.
+        ask: the picture and the prompt around it.
         tokens: at most so many.
+        layers: text layers whose attention is averaged into `Glance.attention`; None takes the host's
+            `attention_layers`.
 
     Returns:
         Everything that `realizing.Glance` names; its `state` is a `GlanceState`, whose cache ends with the
@@ -70,7 +83,7 @@ def take_glance(host: Any, ask: Any, tokens: int) -> Glance:
     cache.crop(-prompt.suffix.shape[1])
     entropy = torch.distributions.Categorical(logits=output.logits[0, -1].float()).entropy()
     return Glance(
-        attention=attention[host.attention_layers].mean((0, 1)).view(1, *picture.grid),
+        attention=attention[layers or host.attention_layers].mean((0, 1)).view(1, *picture.grid),
         tokens=len(glance),
         entropy=float(entropy),
         state=GlanceState(cache, glance),

@@ -8,6 +8,7 @@ are used: nothing is patched, and a stock call gives the same before and after a
 Decoding is greedy, so that two answers differ by what was seen and not by chance.
 """
 
+import copy
 import logging
 import math
 import threading
@@ -33,8 +34,6 @@ log = logging.getLogger(__name__)
 # 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
 MAX_PIXELS = 1024 * 1024
 MAX_NEW_TOKENS = 1024
-# Text layers whose attention is read: the middle third, where the question finds its place.
-ATTENTION_SPAN = (1 / 3, 2 / 3)
 
 
 class ARRCOCQwen:
@@ -68,8 +67,7 @@ class ARRCOCQwen:
             tuple(image_processor.image_std),
         )
         depth = model.config.text_config.num_hidden_layers
-        first, last = (int(edge * depth) for edge in ATTENTION_SPAN)
-        self.attention_layers = list(range(first, max(last, first + 1)))
+        self.attention_layers = glance.layers_in(glance.ATTENTION_SPAN, depth)
         self.all_layers = list(range(depth))
         # rope_deltas is state of the stock model, and one model serves every caller.
         self.lock = threading.RLock()
@@ -140,6 +138,12 @@ class ARRCOCQwen:
             raise ValueError(f"revision is {config.revision!r}, loaded: {loaded}")
         return self.policies[config.revision]
 
+    def with_policies(self, policies: dict[str, Components]) -> "ARRCOCQwen":
+        """The same model in memory with other trained components; this host keeps its own."""
+        other = copy.copy(self)
+        other.policies = policies
+        return other
+
     # --- the Host protocol: what the Realizer asks for ---
 
     def grid(self, image: Ask) -> tuple[int, int]:
@@ -155,9 +159,14 @@ class ARRCOCQwen:
         ids = self.tokenizer(question, add_special_tokens=False, return_tensors="pt").input_ids
         return self.model.get_input_embeddings()(ids.to(self.device)).float().mean(1)
 
-    def glance(self, image: Ask, question: str, tokens: int) -> Glance:
-        """A low-resolution look through the whole model; its cache is kept without the question."""
-        return glance.take_glance(self, image, tokens)
+    def glance(
+        self, image: Ask, question: str, tokens: int, layers: list[int] | None = None
+    ) -> Glance:
+        """A low-resolution pass through the whole model; its cache is kept without the question.
+
+        `layers` are text layers to read in place of `attention_layers`.
+        """
+        return glance.take_glance(self, image, tokens, layers)
 
     # --- answers ---
 
