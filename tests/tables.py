@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from arr_coc.peers.before import Control
+from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import clock_line, easy_vqa_line, score_table
 from tests.tables_page import page_block
@@ -22,7 +24,8 @@ BUDGET = 0.2
 BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
 SCORES = ROOT / "arr_coc" / "bundled" / "base" / "scores.json"
 BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
-CONTROLS = ("random", "uniform", "centre")  # they choose without looking
+OURS = {name for name, make in EVERY.items() if make().is_ours}
+CONTROLS = {name for name, make in EVERY.items() if isinstance(make(), Control)}
 LOOKS = {
     "stock": "full look (stock)",
     "after": "pruned after the encoder",
@@ -89,7 +92,7 @@ def method_rows(found: dict, controls: bool) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for name, e in entries.items():
-        if name.startswith(CONTROLS) and not controls:
+        if name in CONTROLS and not controls:
             continue
         clock = times.get(name)
         cells = [
@@ -222,7 +225,7 @@ def aims_block() -> str:
     ours = entries["arr-coc", BUDGET]
     stock = ours["against_stock"]
     leads = {(e["against"], e["budget"]): e["overall"] for e in found["pairs"]}
-    peers = {m: leads[m, b] for m, b in leads if b == BUDGET and not m.startswith("arr-coc")}
+    peers = {m: leads[m, b] for m, b in leads if b == BUDGET and m not in OURS}
     beaten = [m for m, lead in peers.items() if lead["interval"][0] > 0]
     level = [m for m in peers if m not in beaten]
     worse = [k for k, one in stock["kinds"].items() if one["interval"][1] < -0.05]
@@ -286,7 +289,7 @@ def at_equal_time(found: dict, key: str) -> list[tuple[str, float]]:
     limit = seconds["arr-coc", BUDGET]
     curves: dict[str, list] = {}
     for e in found["methods"]:
-        if not e["method"].startswith("arr-coc") and (e["method"], e["budget"]) in seconds:
+        if e["method"] not in OURS and (e["method"], e["budget"]) in seconds:
             at = seconds[e["method"], e["budget"]]
             curves.setdefault(e["method"], []).append((at, e["overall"]["value"]))
     best = {

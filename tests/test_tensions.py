@@ -61,8 +61,10 @@ def test_groups_cover_every_kind_and_sentences_ask_about_things():
         wanted = {"fine": "x", "where": "x", "many": "xs", "whole": None}[group]
         for template in templates:
             assert {field for _, field, _, _ in Formatter().parse(template)} <= {wanted, None}
-    asked = {phrases.asked("the {x}", seed, 0) for seed in range(9)}
-    assert len(asked) > 1 and phrases.asked("the {x}", 3, 0) == phrases.asked("the {x}", 3, 0)
+    asked = {phrases.about_some_thing("the {x}", seed, 0) for seed in range(9)}
+    assert len(asked) > 1 and phrases.about_some_thing("the {x}", 3, 0) == phrases.about_some_thing(
+        "the {x}", 3, 0
+    )
 
 
 # --- how tensions respond ---

@@ -53,6 +53,7 @@ class DivPrune(After):
     """DivPrune (Alvar et al. 2025), blind to the question: tokens far from one another."""
 
     name = "divprune"
+    reads_question = False
 
     def choose(self, call: Call, everything: TokenSet) -> tuple[Tensor, None]:
         """Greedy max-min cosine distance."""
@@ -87,6 +88,7 @@ class DART(After):
     """
 
     name = "dart"
+    reads_question = False
 
     def choose(self, call: Call, everything: TokenSet) -> tuple[Tensor, None]:
         """Pivots, then the least similar tokens."""
@@ -102,6 +104,8 @@ class VisionZip(Peer):
     """
 
     name = "visionzip"
+    reads_question = False
+    listens_to_encoder = True
 
     def reduce(self, call: Call) -> Reduced:
         """Encode with an ear at one block, then merge."""

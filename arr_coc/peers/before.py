@@ -9,18 +9,28 @@ from torch import Tensor
 
 from arr_coc import attending
 from arr_coc.peers import selection
-from arr_coc.peers.base import Call, Peer, Reduced
+from arr_coc.peers.base import Call, Peer, Reduced, SharedEncodes
 from arr_coc.qwen import inputs
+from arr_coc.qwen.inputs import Ask, Picture
+from arr_coc.qwen.model import ARRCOCQwen
 
 
 class Stock(Peer):
     """Every token, whatever the budget: the model as it is."""
 
     name = "stock"
+    reads_question = False
 
-    def __call__(self, host, ask, question, budget) -> Reduced:
+    def __call__(
+        self,
+        host: ARRCOCQwen,
+        ask: Ask,
+        question: str,
+        budget: int,
+        encodes: SharedEncodes | None = None,
+    ) -> Reduced:
         """As `Peer`, and the budget is ignored."""
-        return super().__call__(host, ask, question, ask.picture.tokens)
+        return super().__call__(host, ask, question, ask.picture.tokens, encodes)
 
     def reduce(self, call: Call) -> Reduced:
         """All N tokens."""
@@ -75,6 +85,7 @@ class Uniform(Control):
     """Places spread evenly (`attending.uniform`)."""
 
     name = "uniform"
+    reads_question = False
 
     def choose(self, call: Call) -> Tensor:
         """An even sub-grid, filled up."""
@@ -85,6 +96,7 @@ class Centre(Control):
     """The places nearest to the centre."""
 
     name = "centre"
+    reads_question = False
 
     def choose(self, call: Call) -> Tensor:
         """An ellipse of the grid's aspect."""
@@ -99,6 +111,7 @@ class Downsample(Peer):
     """
 
     name = "downsample"
+    resizes = True
 
     def reduce(self, call: Call) -> Reduced:
         """Resize from the source image, then encode all."""
@@ -122,6 +135,7 @@ class PixelPrune(Peer):
     """
 
     name = "pixelprune"
+    reads_question = False
 
     def reduce(self, call: Call) -> Reduced:
         """Predict pixels, encode what was not predicted."""
@@ -186,7 +200,9 @@ class ViCrop(Peer):
         return replace(call.reduced(tokens, shown, score), periphery=glance.state)
 
     @staticmethod
-    def box(picture, window: tuple[int, int, int, int]) -> tuple[float, float, float, float]:
+    def box(
+        picture: Picture, window: tuple[int, int, int, int]
+    ) -> tuple[float, float, float, float]:
         """A window in native tokens as left, top, right, bottom in pixels of the source."""
         (h, w), (width, height) = picture.grid, picture.source.size
         top, left, bottom, right = window
