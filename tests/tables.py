@@ -78,15 +78,15 @@ def base_block() -> str:
     return f"{text}\n\n{score_table(scores)}\n\n{easy_vqa_line(scores)} {clock_line(scores)}\n"
 
 
-def method_rows(found: dict, controls: bool) -> list[str]:
+def method_rows(report: dict, controls: bool) -> list[str]:
     """Every method at a fifth of the tokens: accuracy, ARR-COC's lead, where it looked, time.
 
     `controls`: those that choose without looking are in it.
     """
-    entries = {e["method"]: e for e in found["methods"] if e["budget"] in (1.0, BUDGET)}
-    leads = {e["against"]: e["overall"] for e in found["pairs"] if e["budget"] == BUDGET}
+    entries = {e["method"]: e for e in report["methods"] if e["budget"] in (1.0, BUDGET)}
+    leads = {e["against"]: e["overall"] for e in report["pairs"] if e["budget"] == BUDGET}
     leads["stock"] = entries["arr-coc"]["against_stock"]["overall"]
-    times = {e["method"]: e for e in found["time"] if e["budget"] in (1.0, BUDGET)}
+    times = {e["method"]: e for e in report["time"] if e["budget"] in (1.0, BUDGET)}
     rows = [
         "| method | right | ARR-COC minus it | answer's place kept | encoder sees | first word, 2B |",
         "|---|---|---|---|---|---|",
@@ -108,20 +108,20 @@ def method_rows(found: dict, controls: bool) -> list[str]:
 
 def evaluation_block() -> str:
     """The methods that choose, and what the table shows."""
-    found = json.loads(EVALUATION.read_text())
-    counted = [kind for kind in found["kinds"] if kind["counts"]]
+    report = json.loads(EVALUATION.read_text())
+    counted = [kind for kind in report["kinds"] if kind["counts"]]
     text = (
         f"{sum(kind['n'] for kind in counted):,} questions of {len(counted)} kinds "
         f"({', '.join(kind['kind'] for kind in counted)}: those that the bundled model answers to "
-        f"{found['floor']:.0%} or more in full), scenes that nothing was trained or tuned on, "
+        f"{report['floor']:.0%} or more in full), scenes that nothing was trained or tuned on, "
         f"{BUDGET:.0%} of the visual tokens (51 of 256). In percent, with 95 % bootstrap intervals, "
         "paired where two methods are compared. The last two columns are counted on pictures of 1024 "
         "tokens: the share that goes through the vision encoder, glances included, and the speed-up over "
         "stock by the stage times of the benchmark above. Made with "
         f"`python -m arr_coc.evaluate` ([the commands and everything]({EVALUATION.relative_to(ROOT)}))."
     )
-    rows = method_rows(found, controls=False)
-    return f"{text}\n\n" + "\n".join([*rows, "", *by_budget(found)]) + "\n"
+    rows = method_rows(report, controls=False)
+    return f"{text}\n\n" + "\n".join([*rows, "", *by_budget(report)]) + "\n"
 
 
 def methods_block() -> str:
@@ -129,11 +129,11 @@ def methods_block() -> str:
     return "\n".join(method_rows(json.loads(EVALUATION.read_text()), controls=True)) + "\n"
 
 
-def by_budget(found: dict) -> list[str]:
+def by_budget(report: dict) -> list[str]:
     """Accuracy of the methods that were measured at every budget."""
-    right = {(e["method"], e["budget"]): e["overall"] for e in found["methods"]}
+    right = {(e["method"], e["budget"]): e["overall"] for e in report["methods"]}
     budgets = sorted({b for _, b in right if b < 1})
-    n = min(found["n"] for (_, b), found in right.items() if b < 1 and b != BUDGET)
+    n = min(one["n"] for (_, b), one in right.items() if b < 1 and b != BUDGET)
     rows = [f"| right at (n from {n:,}) | {' | '.join(f'{b:.0%}' for b in budgets)} |"]
     rows.append("|---" * (len(budgets) + 1) + "|")
     for name in dict.fromkeys(m for m, _ in right):
@@ -143,37 +143,37 @@ def by_budget(found: dict) -> list[str]:
     return rows
 
 
-def percent(found: dict | None, sign: str = "") -> str:
+def percent(estimate: dict | None, sign: str = "") -> str:
     """A share and its interval in percent; empty where there is none."""
-    if not found:
+    if not estimate:
         return ""
-    low, high = found["interval"]
-    value, low, high = (f"{100 * x:{sign}.1f}" for x in (found["value"], low, high))
+    low, high = estimate["interval"]
+    value, low, high = (f"{100 * x:{sign}.1f}" for x in (estimate["value"], low, high))
     return f"{value} [{low}, {high}]"
 
 
 def variants_block(name: str) -> str:
     """What each part or choice of ARR-COC is worth: its accuracy, and how far ARR-COC is above it."""
-    found = json.loads((RESULTS / name / "summary.json").read_text())
-    leads = {e["against"]: e["overall"] for e in found["pairs"]}
+    report = json.loads((RESULTS / name / "summary.json").read_text())
+    leads = {e["against"]: e["overall"] for e in report["pairs"]}
     rows = ["| ARR-COC | | right | ARR-COC minus it | place kept |", "|---|---|---|---|---|"]
-    for e in found["methods"]:
+    for e in report["methods"]:
         short, lead = e["method"].removeprefix("arr-coc-"), percent(leads.get(e["method"]), "+")
         cells = [short, WORDS[e["method"]], percent(e["overall"]), lead, percent(e["coverage"])]
         rows.append(f"| {' | '.join(cells)} |")
-    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
+    return f"{made_by(report)}\n\n" + "\n".join(rows) + "\n"
 
 
 def sweep_block() -> str:
     """Accuracy by the scale at which small things are drawn, and where shrinking stops being enough."""
-    found = json.loads((RESULTS / "sweep" / "summary.json").read_text())
-    right = {(e["method"], e["detail"]): e["overall"] for e in found["methods"]}
+    report = json.loads((RESULTS / "sweep" / "summary.json").read_text())
+    right = {(e["method"], e["detail"]): e["overall"] for e in report["methods"]}
     kept = {
         e["detail"]: e["against_stock"]["kept"]
-        for e in found["methods"]
+        for e in report["methods"]
         if e["method"] == "arr-coc"
     }
-    leads = {e["detail"]: e["overall"] for e in found["pairs"] if e["against"] == "downsample"}
+    leads = {e["detail"]: e["overall"] for e in report["pairs"] if e["against"] == "downsample"}
     details = sorted({detail for _, detail in right})
     rows = [f"| | {' | '.join(f'detail x {d:g}' for d in details)} |"]
     rows.append("|---" * (len(details) + 1) + "|")
@@ -194,37 +194,37 @@ def sweep_block() -> str:
         if level
         else "Shrinking loses at every size shown."
     )
-    return f"{made_by(found)} {said}\n\n" + "\n".join(rows) + "\n"
+    return f"{made_by(report)} {said}\n\n" + "\n".join(rows) + "\n"
 
 
 def easy_block() -> str:
     """Accuracy on easy-VQA: each method at each budget, and how far ARR-COC is above it."""
-    found = json.loads((RESULTS / "easy-vqa" / "summary.json").read_text())
-    leads = {(e["against"], e["budget"]): e["overall"] for e in found["pairs"]}
+    report = json.loads((RESULTS / "easy-vqa" / "summary.json").read_text())
+    leads = {(e["against"], e["budget"]): e["overall"] for e in report["pairs"]}
     rows = ["| method | tokens of 16 | right | ARR-COC minus it |", "|---|---|---|---|"]
-    for e in found["methods"]:
+    for e in report["methods"]:
         lead = percent(leads.get((e["method"], e["budget"])), "+")
         rows.append(f"| {e['method']} | {e['tokens']:.0f} | {percent(e['overall'])} | {lead} |")
-    return f"{made_by(found)}\n\n" + "\n".join(rows) + "\n"
+    return f"{made_by(report)}\n\n" + "\n".join(rows) + "\n"
 
 
-def made_by(found: dict) -> str:
+def made_by(report: dict) -> str:
     counts: dict[str, list[int]] = {}
-    for kind in found["kinds"]:
+    for kind in report["kinds"]:
         counts.setdefault(kind["kind"], []).append(kind["n"])
     kinds = ", ".join(f"{kind} {min(ns)}" for kind, ns in counts.items())
-    made = ", then ".join(f"`{command}`" for command in found["commands"])
-    note = f" ({found['note']})" if "note" in found else ""
+    made = ", then ".join(f"`{command}`" for command in report["commands"])
+    note = f" ({report['note']})" if "note" in report else ""
     return f"Questions: {kinds}. Made with {made}{note}."
 
 
 def aims_block() -> str:
     """What ARR-COC should reach at a fifth of the tokens, and what it reaches."""
-    found = json.loads(EVALUATION.read_text())
-    entries = {(e["method"], e["budget"]): e for e in found["methods"]}
+    report = json.loads(EVALUATION.read_text())
+    entries = {(e["method"], e["budget"]): e for e in report["methods"]}
     ours = entries["arr-coc", BUDGET]
     stock = ours["against_stock"]
-    leads = {(e["against"], e["budget"]): e["overall"] for e in found["pairs"]}
+    leads = {(e["against"], e["budget"]): e["overall"] for e in report["pairs"]}
     peers = {m: leads[m, b] for m, b in leads if b == BUDGET and m not in OURS}
     beaten = [m for m, lead in peers.items() if lead["interval"][0] > 0]
     level = [m for m in peers if m not in beaten]
@@ -232,10 +232,10 @@ def aims_block() -> str:
     shrunk = {b: lead for (m, b), lead in leads.items() if m == "downsample"}
     after = leads["arr-coc-after", BUDGET]
     free = next(
-        e for e in found["pairs"] if e["against"] == "arr-coc-free" and e["budget"] == BUDGET
+        e for e in report["pairs"] if e["against"] == "arr-coc-free" and e["budget"] == BUDGET
     )
     quick = {
-        key: at_equal_time(found, key) for key in ("modelled_2b_s", "modelled_2b_same_shares_s")
+        key: at_equal_time(report, key) for key in ("modelled_2b_s", "modelled_2b_same_shares_s")
     }
     least = min(free["kinds"].items(), key=lambda pair: pair[1]["value"])
     extra, around = overheads()
@@ -280,15 +280,15 @@ def aims_block() -> str:
     return "\n".join(lines) + "\n"
 
 
-def at_equal_time(found: dict, key: str) -> list[tuple[str, float]]:
+def at_equal_time(report: dict, key: str) -> list[tuple[str, float]]:
     """Accuracy that each other method has in ARR-COC's modelled time, the best first.
 
     Linear between measured budgets; methods whose cheapest budget takes longer are left out.
     """
-    seconds = {(e["method"], e["budget"]): e[key] for e in found["time"]}
+    seconds = {(e["method"], e["budget"]): e[key] for e in report["time"]}
     limit = seconds["arr-coc", BUDGET]
     curves: dict[str, list] = {}
-    for e in found["methods"]:
+    for e in report["methods"]:
         if e["method"] not in OURS and (e["method"], e["budget"]) in seconds:
             at = seconds[e["method"], e["budget"]]
             curves.setdefault(e["method"], []).append((at, e["overall"]["value"]))

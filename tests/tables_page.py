@@ -14,7 +14,7 @@ def page_block() -> str:
     lines = [
         "| asked for | found |",
         "|---|---|",
-        *(f"| {what} | {found} |" for what, found in rows),
+        *(f"| {what} | {value} |" for what, value in rows),
     ]
     machine = load["machine"]
     links = ", ".join(
@@ -30,22 +30,22 @@ def page_block() -> str:
 
 def _load_rows(load: dict) -> list[tuple[str, str]]:
     crowd, leaving, memory = load["crowd"], load["leaving"], load["memory"]
-    asked = crowd["clients"] * crowd["rounds"]
-    told = [visitor["told_to_wait_after_s"] for visitor in crowd["browsers"]]
+    questions = crowd["clients"] * crowd["rounds"]
+    waits = [visitor["told_to_wait_after_s"] for visitor in crowd["browsers"]]
     resident = memory["resident_mb_after"]
     return [
         (
             f"{crowd['clients']} API clients, {crowd['rounds']} questions each, and "
             f'{len(crowd["browsers"])} browsers at once: each its own answer, or "queue is full"',
-            f"{crowd['answered_as_their_own']} of {asked} answered as their own; told "
+            f"{crowd['answered_as_their_own']} of {questions} answered as their own; told "
             f"{sum(crowd['told_that_the_queue_is_full'].values())} times that the queue is full; "
-            f"{sum(visitor['answered'] for visitor in crowd['browsers'])} of {len(told)} browsers "
+            f"{sum(visitor['answered'] for visitor in crowd['browsers'])} of {len(waits)} browsers "
             "answered",
         ),
         (
             "nobody waits over a minute unknowingly",
             f"longest wait in the queue {crowd['wait_s']['longest']:.0f} s, median "
-            f"{crowd['wait_s']['median']:.0f} s; a browser said so after {max(told):.1f} s at most",
+            f"{crowd['wait_s']['median']:.0f} s; a browser said so after {max(waits):.1f} s at most",
         ),
         (
             "a client that leaves frees its place",

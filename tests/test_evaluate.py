@@ -50,10 +50,10 @@ def test_intervals_are_over_pictures_and_cover_the_spread():
     pictures = np.repeat(np.arange(300), 4)
     values = np.repeat(rng.random(300) < 0.7, 4).astype(float)  # a picture stands or falls whole
     boot = stats.Bootstrap(pictures, np.zeros(1200, int))
-    found = stats.estimate(boot.means(values)[:, 0])
+    result = stats.estimate(boot.means(values)[:, 0])
     half = 1.96 * np.std(values) / np.sqrt(300)
-    assert found["value"] == pytest.approx(values.mean(), abs=1e-4)
-    assert np.diff(found["interval"])[0] == pytest.approx(2 * half, rel=0.1)
+    assert result["value"] == pytest.approx(values.mean(), abs=1e-4)
+    assert np.diff(result["interval"])[0] == pytest.approx(2 * half, rel=0.1)
 
 
 def test_overall_weighs_kinds_alike():
@@ -75,10 +75,10 @@ def test_where_was_looked():
         boxes=((0, 0, 40, 32),),
         others=(((96, 96, 128, 128),), ((0, 0, 128, 128),), ((32, 0, 64, 32),)),
     )
-    found = evaluate_rows.box_measures(kept, score, item)
-    assert found["coverage"] == 0.5 and found["covered_area"] == pytest.approx(0.8)
-    assert found["pointing"] == 1.0
-    assert found["own_auc"] == 0.5  # .9 beats .5, 0 does not; whole and touching targets are out
+    measures = evaluate_rows.box_measures(kept, score, item)
+    assert measures["coverage"] == 0.5 and measures["covered_area"] == pytest.approx(0.8)
+    assert measures["pointing"] == 1.0
+    assert measures["own_auc"] == 0.5  # .9 beats .5, 0 does not; whole and touching targets are out
     large = Item(item.ref, item.image, "?", "colour", ("red",), boxes=((0, 0, 60, 60),))
     assert set(evaluate_rows.box_measures(kept, score, large).values()) == {None}
 

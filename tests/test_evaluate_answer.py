@@ -173,9 +173,9 @@ def test_the_cost_curve_gives_back_what_the_benchmark_saw():
     curve = timing.CostCurve.load(ROOT / timing.CURVE)
     stock = next(e for e in report["summary"] if e["case"] == "stock")
     work = timing.Work(timing.Counter({1024: 5}), timing.Counter({1044: 4}), 5, 4)
-    found = curve.seconds(work, native_tokens=1024, prompt_tokens=20, is_ours=False)
+    seconds = curve.seconds(work, native_tokens=1024, prompt_tokens=20, is_ours=False)
     parts = sum(stock[f"{s}_s"]["median"] for s in ("encode", "prefill"))
-    assert found == pytest.approx(parts + curve.preprocess)
+    assert seconds == pytest.approx(parts + curve.preprocess)
     # The first two of four layers, as FastV's choice: two of the 28 there.
     partly = timing.Work(timing.Counter(), timing.Counter({1044: 2}), 5, 4)
     spent = curve.seconds(partly, 1024, 20, False) - curve.preprocess
@@ -208,6 +208,6 @@ def test_ratios_are_taken_within_a_question():
         for q, (stock, ours) in enumerate([(2.0, 1.0), (8.0, 2.0)])
         for m, b, s in (("stock", 1.0, stock), ("arr-coc", 0.2, ours))
     ]
-    found = {e["method"]: e for e in timing.summarise_time(rows)}
-    assert found["stock"]["ratio_to_stock"]["value"] == 1.0
-    assert found["arr-coc"]["ratio_to_stock"]["value"] == 0.375
+    entries = {e["method"]: e for e in timing.summarise_time(rows)}
+    assert entries["stock"]["ratio_to_stock"]["value"] == 1.0
+    assert entries["arr-coc"]["ratio_to_stock"]["value"] == 0.375

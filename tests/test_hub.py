@@ -128,8 +128,8 @@ def listed(out: str) -> dict[str, int]:
 def test_without_yes_nothing_is_sent(there, capsys, weights, words):
     report, out = run(capsys, *(word.format(weights=weights) for word in words))
     assert there.requests == [] and report["pushed"] is False and "dry run" in out
-    found = listed(out)
-    assert len(found) == report["files"] and sum(found.values()) == report["bytes"]
+    files = listed(out)
+    assert len(files) == report["files"] and sum(files.values()) == report["bytes"]
 
 
 def test_a_model_is_pushed_as_listed_and_tagged_and_loads_again(there, capsys, weights):
@@ -489,10 +489,10 @@ def test_what_is_no_id_is_refused(name, capsys):
 def test_the_commands_of_the_documentation_are_commands():
     text = (ROOT / "docs" / "publishing.md").read_text()
     both = f"{text}\n{(ROOT / 'docs' / 'training.md').read_text()}".replace("\\\n", " ")
-    found = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.(\w+) (.*)$", both, re.M)
-    assert len(found) == len(re.findall(r"^(?:python|torchrun) ", both, re.M))
-    by_module = {module: [] for module, _ in found}
-    for module, words in found:
+    matches = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.(\w+) (.*)$", both, re.M)
+    assert len(matches) == len(re.findall(r"^(?:python|torchrun) ", both, re.M))
+    by_module = {module: [] for module, _ in matches}
+    for module, words in matches:
         by_module[module].append(shlex.split(words))
     parsers = {
         "hub": hub_settings.parse,
@@ -503,8 +503,8 @@ def test_the_commands_of_the_documentation_are_commands():
     assert set(by_module) == set(parsers) and len(by_module["train"]) == 5
     commands = {words[0] for words in by_module["hub"]}
     assert commands == {"check", "push-model", "push-space", "push-results"}
-    for module, asked in by_module.items():
-        for words in asked:
+    for module, lines in by_module.items():
+        for words in lines:
             parsers[module](words)
     for hardware, version in hub_files.TORCH.items():
         assert f"| {hardware} | `{hub_files.FLAVOR[hardware]}` | {version} |" in text

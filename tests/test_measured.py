@@ -53,10 +53,10 @@ def test_accuracy_against_tokens_and_time(folder):
 
 
 def test_a_sweep_has_a_column_for_each_size(folder):
-    found = summary()
-    small = [{**entry, "detail": 0.5} for entry in found["methods"]]
+    report = summary()
+    small = [{**entry, "detail": 0.5} for entry in report["methods"]]
     (folder / "scenes" / "summary.json").write_text(
-        json.dumps(found | {"methods": found["methods"] + small})
+        json.dumps(report | {"methods": report["methods"] + small})
     )
     head, stock, *ours = cells(measured.section(folder))
     assert head == ["method", "detail × 0.5", "detail × 1"]
@@ -113,6 +113,6 @@ def test_names_are_escaped(folder):
 def test_what_is_published_can_be_shown():
     import app
 
-    found = measured.load(app.RESULTS)
-    assert len(found) == len(list(app.RESULTS.glob("*/summary.json")))
-    assert measured.section(app.RESULTS).count("<table") == len(found)
+    summaries = measured.load(app.RESULTS)
+    assert len(summaries) == len(list(app.RESULTS.glob("*/summary.json")))
+    assert measured.section(app.RESULTS).count("<table") == len(summaries)

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from arr_coc.peers.names import OURS, OURS_AFTER, STOCK
+from arr_coc.scenes.drawing import Box
 
 # Okabe and Ito's colours; the two darkest are kept for stock and ours.
 BLACK, BLUE = "#000000", "#0072B2"
@@ -37,7 +38,7 @@ class Miss:
 
     image: Image.Image
     kept: np.ndarray
-    boxes: Sequence[tuple[float, float, float, float]]
+    boxes: Sequence[Box]
     question: str
     truth: str
     stock: str

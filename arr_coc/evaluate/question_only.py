@@ -68,7 +68,7 @@ class Bayes:
         """Logarithm of the answer's probability, but for a constant."""
         count, total = self.answers[answer], self.answers.total()
         # Counted as if one question in two more held each word, so that an unseen word forbids nothing.
-        words = set(text.split())
+        words = dict.fromkeys(text.split())  # in their order: a sum of floats depends on it
         likelihoods = (math.log((self.words[answer][w] + 1) / (count + 2)) for w in words)
         return math.log(count / total) + sum(likelihoods)
 

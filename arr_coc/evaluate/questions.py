@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from arr_coc.scenes.drawing import Box
 from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.scene import Scene, make_scene
 
@@ -24,7 +25,6 @@ SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is 
 QUESTIONS_PER_BLOCK = 256
 EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
 SHORT = "\nAnswer the question using a single word or phrase."
-Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ import torch
 
 from arr_coc import config
 from arr_coc.config import MINIMUM_BUDGET
-from arr_coc.evaluate.questions import Box, Item
+from arr_coc.evaluate.questions import Item
 from arr_coc.evaluate.stats import auc, box_cells
 from arr_coc.evaluate.store import Pair, Row
 from arr_coc.peers.base import Method, Reduced, SharedEncodes
 from arr_coc.qwen.batch import answer_batch, held_tokens
 from arr_coc.qwen.inputs import Ask, Picture
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.scenes.drawing import Box
 from arr_coc.scoring import anls, score_exact, vqa_accuracy
 
 # Share of the picture: larger evidence says nothing about where tokens went.

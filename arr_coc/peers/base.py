@@ -1,4 +1,4 @@
-"""What a token reducer gives the language model, and what every reducer here shares.
+"""Base: what a token reducer gives the language model, and what every reducer here shares.
 
 A `Method` is called with a host, a prepared image, the question and a budget, and returns a
 `Reduced`: tokens that stand at their native positions with every DeepStack plane, and what it cost.
@@ -30,7 +30,7 @@ class Reduced:
         tokens: features, DeepStack planes and places, after the periphery where there is one.
         kept: `(h, w)` float32 on the CPU, the share of each native place that is shown at native
             resolution: 1 kept, 0 dropped, merged with others or shrunk.
-        prompt: the prompt whose positions count; the ask's own unless the image itself was resized.
+        prompt: the one to answer by; the ask's own unless the method resized the image itself.
         seconds: by stage, everything the method did: select, encode, glance, relevance.
         periphery: the glance's state where its tokens are in a KV cache already (`cache`, cropped
             after them, and `tokens`); None without.
