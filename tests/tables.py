@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from arr_coc.peers.before import Control
+from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.qwen import ARRCOCQwen
@@ -24,7 +26,9 @@ BUDGET = 0.2
 BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
 BASE = ROOT / "arr_coc" / "bundled" / "base"
 BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
-CONTROLS = ("random", "uniform", "centre")  # they choose without looking
+OURS = {name for name, make in EVERY.items() if make().is_ours}
+# They choose without looking.
+CONTROLS = {name for name, make in EVERY.items() if isinstance(make(), Control)}
 # In the README, where nobody knows yet what ARR-COC is.
 NEWCOMERS_WORDS = {"arr-coc": "what the question points to, before the encoder"}
 LOOKS = {
@@ -84,7 +88,7 @@ def method_rows(summary: dict, controls: bool) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for name, entry in _at_a_fifth(summary).items():
-        if controls or not name.startswith(CONTROLS):
+        if controls or name not in CONTROLS:
             cells = [percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += [percent(entry["coverage"]), *_clock_cells(times.get(name))]
             rows.append(f"| {_bold(name)} | {' | '.join(cells)} |")
@@ -127,7 +131,7 @@ def evaluation_block() -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, entry in _at_a_fifth(summary).items():
-        if not name.startswith(CONTROLS):
+        if name not in CONTROLS:
             cells = [NEWCOMERS_WORDS.get(name, WORDS[name])]
             cells += [percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += _clock_cells(times.get(name))
@@ -252,7 +256,7 @@ def aims_block() -> str:
     ours = entries["arr-coc", BUDGET]
     stock = ours["against_stock"]
     leads = {(e["against"], e["budget"]): e["overall"] for e in summary["pairs"]}
-    peers = {m: leads[m, b] for m, b in leads if b == BUDGET and not m.startswith("arr-coc")}
+    peers = {m: leads[m, b] for m, b in leads if b == BUDGET and m not in OURS}
     beaten = [m for m, lead in peers.items() if lead["interval"][0] > 0]
     level = [m for m in peers if m not in beaten]
     worse = [k for k, one in stock["kinds"].items() if one["interval"][1] < -0.05]
@@ -316,7 +320,7 @@ def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
     limit = seconds["arr-coc", BUDGET]
     curves: dict[str, list] = {}
     for e in summary["methods"]:
-        if not e["method"].startswith("arr-coc") and (e["method"], e["budget"]) in seconds:
+        if e["method"] not in OURS and (e["method"], e["budget"]) in seconds:
             at = seconds[e["method"], e["budget"]]
             curves.setdefault(e["method"], []).append((at, e["overall"]["value"]))
     best = {

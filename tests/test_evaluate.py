@@ -1,6 +1,7 @@
 """The evaluation: measures mean what they say, questions are what they should be, runs go on."""
 
 import json
+import shutil
 import subprocess
 import sys
 import types
@@ -15,12 +16,13 @@ from PIL import Image
 
 from arr_coc.balancing import lexical_tensions
 from arr_coc.evaluate import __main__ as evaluate
-from arr_coc.evaluate import questions, stats, store, summary
+from arr_coc.evaluate import identity, questions, stats, store, summary, work
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate.questions import Item, Ref, Scenes
 from arr_coc.peers import methods as peers_methods
 from arr_coc.peers import ours as peers_ours
 from arr_coc.qwen import weights
+from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.scene import DEV_SEED
 
 ROOT = Path(__file__).parent.parent
@@ -48,10 +50,10 @@ def test_intervals_are_over_pictures_and_cover_the_spread():
     pictures = np.repeat(np.arange(300), 4)
     values = np.repeat(rng.random(300) < 0.7, 4).astype(float)  # a picture stands or falls whole
     boot = stats.Bootstrap(pictures, np.zeros(1200, int))
-    found = stats.estimate(boot.means(values)[:, 0])
+    result = stats.estimate(boot.means(values)[:, 0])
     half = 1.96 * np.std(values) / np.sqrt(300)
-    assert found["value"] == pytest.approx(values.mean(), abs=1e-4)
-    assert np.diff(found["interval"])[0] == pytest.approx(2 * half, rel=0.1)
+    assert result["value"] == pytest.approx(values.mean(), abs=1e-4)
+    assert np.diff(result["interval"])[0] == pytest.approx(2 * half, rel=0.1)
 
 
 def test_overall_weighs_kinds_alike():
@@ -73,12 +75,12 @@ def test_where_was_looked():
         boxes=((0, 0, 40, 32),),
         others=(((96, 96, 128, 128),), ((0, 0, 128, 128),), ((32, 0, 64, 32),)),
     )
-    found = evaluate_rows.looked(kept, score, item)
-    assert found["coverage"] == 0.5 and found["covered_area"] == pytest.approx(0.8)
-    assert found["pointing"] == 1.0
-    assert found["own_auc"] == 0.5  # .9 beats .5, 0 does not; whole and touching targets are out
+    measures = evaluate_rows.box_measures(kept, score, item)
+    assert measures["coverage"] == 0.5 and measures["covered_area"] == pytest.approx(0.8)
+    assert measures["pointing"] == 1.0
+    assert measures["own_auc"] == 0.5  # .9 beats .5, 0 does not; whole and touching targets are out
     large = Item(item.ref, item.image, "?", "colour", ("red",), boxes=((0, 0, 60, 60),))
-    assert set(evaluate_rows.looked(kept, score, large).values()) == {None}
+    assert set(evaluate_rows.box_measures(kept, score, large).values()) == {None}
 
 
 # ----------------------------------------------------------------------------------- questions
@@ -139,6 +141,20 @@ def test_a_hub_data_set_is_streamed_as_often_as_it_is_asked_for(monkeypatch):
     assert items[0].truths == ("x",) and items[0].image.mode == "RGB"
 
 
+class Spied:
+    """A method that keeps the question it was given and what it returned."""
+
+    def __init__(self, method):
+        self.method = method
+
+    def __getattr__(self, name):
+        return getattr(self.method, name)
+
+    def __call__(self, host, ask, question, *rest):
+        self.question, self.reduced = question, self.method(host, ask, question, *rest)
+        return self.reduced
+
+
 def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
     bundled, picture, tmp_path
 ):
@@ -152,27 +168,20 @@ def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
     assert lexical_tensions(item.question) == lexical_tensions(QUESTION)
     assert lexical_tensions(item.text) != lexical_tensions(QUESTION), "SHORT says `word`"
 
-    told, reduced = {}, {}
-
-    def spied(name):
-        def method(host, ask, question, budget):
-            told[name] = question
-            reduced[name] = peers_methods.METHODS[name]()(host, ask, question, budget)
-            return reduced[name]
-
-        return method
-
-    host = evaluate_rows.RememberingHost(bundled.model, bundled.tokenizer, bundled.image_processor)
-    pairs = frozenset((name, 0.3) for name in ("arr-coc", "cdpruner", "downsample"))
+    host = ARRCOCQwen(bundled.model, bundled.tokenizer, bundled.image_processor)
+    names = ("arr-coc", "cdpruner", "downsample")
+    methods = {name: Spied(peers_methods.METHODS[name]()) for name in names}
     evaluate_rows.measure_items(
-        host, {name: spied(name) for name, _ in pairs}, [item], [pairs],
+        host, methods, [item], [frozenset((name, 0.3) for name in names)],
         dataset="d", scoring="vqa", batch=1, max_new_tokens=2,
     )  # fmt: skip
-    assert told["arr-coc"] == told["cdpruner"] == QUESTION
-    assert reduced["arr-coc"].realization.tensions == host.realize(picture, QUESTION).tensions
-    for name, one in reduced.items():
+    assert methods["arr-coc"].question == methods["cdpruner"].question == QUESTION
+    tensions = host.realize(picture, QUESTION).tensions
+    assert methods["arr-coc"].reduced.realization.tensions == tensions
+    for name, method in methods.items():
         ids = host.prompt(host.picture(picture), item.text).suffix
-        assert torch.equal(one.prompt.suffix, ids), f"{name} is not asked with the instruction"
+        suffix = method.reduced.prompt.suffix
+        assert torch.equal(suffix, ids), f"{name} is not asked with the instruction"
 
 
 def test_a_malformed_folder_is_refused(tmp_path):
@@ -313,10 +322,10 @@ def test_new_weights_ask_anew_only_what_their_changed_parts_touch(tmp_path, monk
     measured.clear()
     run(tmp_path / "out", *words, "--resume", "--new-weights")
     assert set(measured) == {"arr-coc", "arr-coc-after", "arr-coc-no-adapter"}
-    identity = tmp_path / "out" / "identity.json"
-    kept = json.loads(identity.read_text())
+    path = tmp_path / "out" / "identity.json"
+    kept = json.loads(path.read_text())
     del kept["weights_parts"]  # as of an earlier version: nobody knows what changed
-    identity.write_text(json.dumps(kept))
+    path.write_text(json.dumps(kept))
     with torch.no_grad():
         parts.adapter.gates += 0.1
     save()
@@ -325,13 +334,32 @@ def test_new_weights_ask_anew_only_what_their_changed_parts_touch(tmp_path, monk
     assert set(measured) == set(methods) - {"arr-coc-free"}
 
 
+def test_a_run_goes_on_in_a_folder_of_results_that_was_published(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    published = ROOT / "results" / "scenes"
+    for name in ("identity.json", "rows.parquet"):
+        shutil.copyfile(published / name, tmp_path / name)
+    words = ["--out", str(tmp_path), "--weights", "arr_coc/bundled/arr-coc", "--resume"]
+    identity.open_out(evaluate.parse(words, ""))
+    for name in ("identity.json", "rows.parquet"):
+        assert (tmp_path / name).read_bytes() == (published / name).read_bytes()
+    with pytest.raises(SystemExit, match="this run would add rows of"):
+        identity.open_out(evaluate.parse([*words, "--size", "224", "224"], ""))
+    done = store.done_pairs(store.read_rows(tmp_path))
+    blocks = [list(done)[i : i + 256] for i in range(0, len(done), 256)]
+    wanted = work.wanted_pairs(["stock", "arr-coc"], [0.2])
+    assert not list(work.pending_blocks(blocks, wanted, done))
+    (_, pending), *_ = work.pending_blocks(blocks, wanted | {("dart", 0.9)}, done)
+    assert {pairs for _, pairs in pending} == {frozenset({("dart", 0.9)})}
+
+
 def test_parts_are_not_taken_out_of_weights_that_are_not_given(capsys):
     words = ["--out", "x", "--methods", "arr-coc", "arr-coc-no-adapter"]
     with pytest.raises(SystemExit):
         evaluate.parse(words, "")
     assert "arr-coc-no-adapter: without --weights there is no" in capsys.readouterr().err
     given = evaluate.parse([*words, "--weights", "w"], "")
-    assert given.methods == words[3:]
+    assert list(given.methods) == words[3:]
     assert not set(peers_ours.TRAINED) & set(evaluate.parse(["--out", "x"], "").methods)
 
 

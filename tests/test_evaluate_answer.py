@@ -11,11 +11,11 @@ from arr_coc.config import HALO, Config, glance_tokens
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate import timing
 from arr_coc.evaluate.questions import Item, Ref
+from arr_coc.peers.base import SharedEncodes
 from arr_coc.peers.methods import METHODS
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen import batch
 from arr_coc.qwen.encoding import with_halo, with_surroundings
-from arr_coc.qwen.loading import BUNDLED_BASE
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = ("what colour is the ball?", "is there a sign in the picture?", "number?")
@@ -118,25 +118,25 @@ def test_unequal_rows_are_refused(tiny):
 # ------------------------------------------------------------------------------- what is shared
 
 
-@pytest.fixture(scope="module")
-def remembering():
-    return evaluate_rows.RememberingHost.from_pretrained(BUNDLED_BASE, device="cpu")
-
-
 @pytest.mark.parametrize("method", ["stock", "visionzip", "arr-coc-after", "divprune"])
-def test_sharing_an_encode_changes_nothing(remembering, bundled, picture, method):
-    """Each method twice with sharing, after the others: the same tokens as on a plain host."""
-    remembering.forget()
-    ask = remembering.prepare(picture, QUESTIONS[0])
+def test_sharing_an_encode_changes_nothing(bundled, picture, method, monkeypatch):
+    """Each method twice with sharing, after the others: the same tokens, and no second encode."""
+    ask, encodes = bundled.prepare(picture, QUESTIONS[0]), SharedEncodes()
     expected = METHODS[method]()(bundled, ask, QUESTIONS[0], 20).tokens
+    encoded, encode_with = [], bundled.encode_with
+    monkeypatch.setattr(
+        bundled, "encode_with", lambda e, *rest: encoded.append(e) or encode_with(e, *rest)
+    )
     for name in ("stock", method, method):
-        remembering.remembers = name not in evaluate_rows.LISTENERS
-        found = METHODS[name]()(remembering, ask, QUESTIONS[0], 20).tokens
-    assert torch.equal(found.features, expected.features)
-    assert all(torch.equal(a, b) for a, b in zip(found.deepstack, expected.deepstack))
+        shared = METHODS[name]()(bundled, ask, QUESTIONS[0], 20, encodes).tokens
+    assert torch.equal(shared.features, expected.features)
+    assert all(torch.equal(a, b) for a, b in zip(shared.deepstack, expected.deepstack))
+    glances = 2 if method == "arr-coc-after" else 0
+    listened = 2 if method == "visionzip" else 0  # it hooks the encoder, which must really run
+    assert len(encoded) == 1 + glances + listened
 
 
-@pytest.mark.parametrize("method", evaluate_rows.BLIND)
+@pytest.mark.parametrize("method", [n for n, make in METHODS.items() if not make().reads_question])
 def test_blind_methods_do_not_read_the_question(bundled, picture, method):
     first, second, *_ = reduce(bundled, picture, method)
     assert torch.equal(first.kept, second.kept)
@@ -144,17 +144,15 @@ def test_blind_methods_do_not_read_the_question(bundled, picture, method):
     assert first.prompt.prefix.equal(second.prompt.prefix)
 
 
-def test_a_shared_reduction_keeps_each_question_s_prompt(remembering, picture):
+def test_a_shared_reduction_keeps_each_question_s_prompt(bundled, picture):
     source = [Item(Ref("0", i), picture, q, "all", ("x",)) for i, q in enumerate(QUESTIONS)]
     pairs = frozenset({("uniform", 0.3), ("stock", 1.0)})
     options = dict(dataset="d", scoring="exact", max_new_tokens=4)
     methods = {name: METHODS[name]() for name, _ in pairs}
     together = evaluate_rows.measure_items(
-        remembering, methods, source, [pairs] * 3, batch=3, **options
+        bundled, methods, source, [pairs] * 3, batch=3, **options
     )
-    apart = evaluate_rows.measure_items(
-        remembering, methods, source, [pairs] * 3, batch=1, **options
-    )
+    apart = evaluate_rows.measure_items(bundled, methods, source, [pairs] * 3, batch=1, **options)
     order = ("index", "method")
     for a, b in zip(*(sorted(r, key=lambda x: [x[k] for k in order]) for r in (together, apart))):
         assert a.pop("entropy") == pytest.approx(b.pop("entropy"), abs=1e-4)
@@ -175,9 +173,9 @@ def test_the_cost_curve_gives_back_what_the_benchmark_saw():
     curve = timing.CostCurve.load(ROOT / timing.CURVE)
     stock = next(e for e in report["summary"] if e["case"] == "stock")
     work = timing.Work(timing.Counter({1024: 5}), timing.Counter({1044: 4}), 5, 4)
-    found = curve.seconds(work, native=1024, prompt_tokens=20, is_ours=False)
+    seconds = curve.seconds(work, native_tokens=1024, prompt_tokens=20, is_ours=False)
     parts = sum(stock[f"{s}_s"]["median"] for s in ("encode", "prefill"))
-    assert found == pytest.approx(parts + curve.preprocess)
+    assert seconds == pytest.approx(parts + curve.preprocess)
     # The first two of four layers, as FastV's choice: two of the 28 there.
     partly = timing.Work(timing.Counter(), timing.Counter({1044: 2}), 5, 4)
     spent = curve.seconds(partly, 1024, 20, False) - curve.preprocess
@@ -210,6 +208,6 @@ def test_ratios_are_taken_within_a_question():
         for q, (stock, ours) in enumerate([(2.0, 1.0), (8.0, 2.0)])
         for m, b, s in (("stock", 1.0, stock), ("arr-coc", 0.2, ours))
     ]
-    found = {e["method"]: e for e in timing.summarise_time(rows)}
-    assert found["stock"]["ratio_to_stock"]["value"] == 1.0
-    assert found["arr-coc"]["ratio_to_stock"]["value"] == 0.375
+    entries = {e["method"]: e for e in timing.summarise_time(rows)}
+    assert entries["stock"]["ratio_to_stock"]["value"] == 1.0
+    assert entries["arr-coc"]["ratio_to_stock"]["value"] == 0.375

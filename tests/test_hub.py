@@ -25,6 +25,7 @@ from arr_coc.evaluate import summary as evaluate_summary
 from arr_coc.hub import __main__ as hub
 from arr_coc.hub import cards, check
 from arr_coc.hub import files as hub_files
+from arr_coc.hub import settings as hub_settings
 from arr_coc.qwen import loading
 from arr_coc.qwen import weights as qwen_weights
 from arr_coc.qwen.model import ARRCOCQwen
@@ -127,8 +128,8 @@ def listed(out: str) -> dict[str, int]:
 def test_without_yes_nothing_is_sent(there, capsys, weights, words):
     report, out = run(capsys, *(word.format(weights=weights) for word in words))
     assert there.requests == [] and report["pushed"] is False and "dry run" in out
-    found = listed(out)
-    assert len(found) == report["files"] and sum(found.values()) == report["bytes"]
+    files = listed(out)
+    assert len(files) == report["files"] and sum(files.values()) == report["bytes"]
 
 
 def test_a_model_is_pushed_as_listed_and_tagged_and_loads_again(there, capsys, weights):
@@ -448,15 +449,14 @@ def test_check_says_what_is_ready_and_what_is_not(there, capsys, files_of):
 def test_check_refuses_weights_for_another_base_of_the_same_size(weights):
     config = json.loads((weights / qwen_weights.CONFIG).read_text()) | {"fingerprint": "0" * 16}
     (weights / qwen_weights.CONFIG).write_text(json.dumps(config))
-    args = argparse.Namespace(base=None, weights=str(weights))
     with pytest.raises(qwen_weights.WeightsError, match="of the same size but other weights"):
-        check.check_weights(args, None)
+        check.check_weights(str(weights), None)
 
 
 def test_check_says_where_it_saw_the_size_of_a_base_alone(there, weights):
     there.add(f"{USER}/base", {"config.json": (loading.BUNDLED_BASE / "config.json").read_bytes()})
-    args = argparse.Namespace(base=f"{USER}/base", weights=str(weights))
-    assert "only the size was checked, not the fingerprint" in check.check_weights(args, None)
+    said = check.check_weights(str(weights), None, base=f"{USER}/base")
+    assert "only the size was checked, not the fingerprint" in said
 
 
 def test_check_sees_a_space_that_does_not_run(there):
@@ -483,28 +483,28 @@ def test_what_is_no_id_is_refused(name, capsys):
         hub.main(["push-results", name])
     assert "is no ORG/NAME" in capsys.readouterr().err
     with pytest.raises(argparse.ArgumentTypeError):
-        hub.repo_id(name)
+        hub_settings.repo_id(name)
 
 
 def test_the_commands_of_the_documentation_are_commands():
     text = (ROOT / "docs" / "publishing.md").read_text()
     both = f"{text}\n{(ROOT / 'docs' / 'training.md').read_text()}".replace("\\\n", " ")
-    found = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.(\w+) (.*)$", both, re.M)
-    assert len(found) == len(re.findall(r"^(?:python|torchrun) ", both, re.M))
-    by_module = {module: [] for module, _ in found}
-    for module, words in found:
+    matches = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.(\w+) (.*)$", both, re.M)
+    assert len(matches) == len(re.findall(r"^(?:python|torchrun) ", both, re.M))
+    by_module = {module: [] for module, _ in matches}
+    for module, words in matches:
         by_module[module].append(shlex.split(words))
     parsers = {
-        "hub": hub.parser().parse_args,
+        "hub": hub_settings.parse,
         "evaluate": lambda words: evaluate.parse(words, ""),
         "train": train.parse,
-        "tensions": tensions.parser().parse_args,
+        "tensions": tensions.parse,
     }
     assert set(by_module) == set(parsers) and len(by_module["train"]) == 5
     commands = {words[0] for words in by_module["hub"]}
     assert commands == {"check", "push-model", "push-space", "push-results"}
-    for module, asked in by_module.items():
-        for words in asked:
+    for module, lines in by_module.items():
+        for words in lines:
             parsers[module](words)
     for hardware, version in hub_files.TORCH.items():
         assert f"| {hardware} | `{hub_files.FLAVOR[hardware]}` | {version} |" in text

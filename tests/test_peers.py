@@ -380,6 +380,18 @@ def test_names_are_the_keys_of_the_table():
     assert list(METHODS)[0] == "stock" and list(METHODS)[-2:] == ["arr-coc", "arr-coc-after"]
 
 
+def test_a_method_s_traits_say_what_it_is():
+    methods = {name: make() for name, make in EVERY.items()}
+    for name, method in methods.items():
+        assert method.is_ours == name.startswith("arr-coc")
+        assert method.needs_weights == (name in TRAINED)
+        parts = set(components.PARTS) if method.is_ours and name != "arr-coc-free" else set()
+        parts -= {"adapter"} if name == "arr-coc-after" else set()
+        assert method.parts == parts - {name.removeprefix("arr-coc-no-")}
+    assert [name for name, method in methods.items() if method.resizes] == ["downsample"]
+    assert [name for name, method in methods.items() if method.listens_to_encoder] == ["visionzip"]
+
+
 def test_stock_ignores_the_budget(tiny, ask):
     assert stock_inputs(ask)["input_ids"].shape == ask.prompt.ids(77).shape
     assert len(reduce("stock", tiny, ask, 1).tokens) == 77

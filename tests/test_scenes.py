@@ -11,7 +11,7 @@ from PIL import Image
 from arr_coc.evaluate import question_only
 from arr_coc.scenes import __main__ as scenes
 from arr_coc.scenes import drawing, questions, writing
-from arr_coc.scenes import scene as scenes_scene
+from arr_coc.scenes.scene import DEV_SEED, MAP_STRIDE, make_scene
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -20,18 +20,18 @@ SIZES = ((512, 512), (256, 256), (512, 320))
 
 @pytest.fixture(scope="module")
 def many():
-    return [scenes_scene.make_scene(scenes_scene.DEV_SEED + i) for i in range(300)]
+    return [make_scene(DEV_SEED + i) for i in range(300)]
 
 
 def test_a_seed_is_a_scene():
     for size in SIZES:
-        first, again = (scenes_scene.make_scene(7, size=size) for _ in range(2))
+        first, again = (make_scene(7, size=size) for _ in range(2))
         assert first.questions == again.questions
         assert first.objects == again.objects
         assert np.array_equal(np.asarray(first.image), np.asarray(again.image))
         assert first.image.size == size and first.image.mode == "RGB"
-    other = scenes_scene.make_scene(8)
-    assert not np.array_equal(np.asarray(other.image), np.asarray(scenes_scene.make_scene(7).image))
+    other = make_scene(8)
+    assert not np.array_equal(np.asarray(other.image), np.asarray(make_scene(7).image))
 
 
 def test_questions_are_well_formed(many):
@@ -45,7 +45,7 @@ def test_questions_are_well_formed(many):
 @pytest.mark.parametrize("size", SIZES)
 def test_boxes_lie_inside_and_things_do_not_overlap(size):
     for seed in range(60):
-        scene = scenes_scene.make_scene(seed, size=size)
+        scene = make_scene(seed, size=size)
         for question in scene.questions:
             for x0, y0, x1, y1 in question.boxes:
                 assert 0 <= x0 < x1 <= size[0] and 0 <= y0 < y1 <= size[1]
@@ -64,16 +64,16 @@ def _holds(scene, box, colour: str) -> bool:
 
 @pytest.mark.parametrize("kind", ["colour", "emblem_colour"])
 def test_the_colour_is_in_the_box(many, kind):
-    asked = [(s, q) for s in many for q in s.questions if q.kind == kind]
-    assert len(asked) > 100
-    assert all(_holds(scene, q.boxes[0], q.answer) for scene, q in asked)
+    pairs = [(s, q) for s in many for q in s.questions if q.kind == kind]
+    assert len(pairs) > 100
+    assert all(_holds(scene, q.boxes[0], q.answer) for scene, q in pairs)
 
 
 def test_emblems_are_small_and_grow_with_detail():
     for detail, low, high in ((1.0, 20, 28), (0.5, 10, 14), (2.0, 30, 56)):
         sides = []
         for seed in range(20):
-            scene = scenes_scene.make_scene(seed, kinds=["emblem_colour"], detail=detail)
+            scene = make_scene(seed, kinds=["emblem_colour"], detail=detail)
             assert all(thing.detail_kind in ("emblem", "price", None) for thing in scene.objects)
             sides += [q.boxes[0][2] - q.boxes[0][0] for q in scene.questions]
         assert sides and low <= min(sides) and max(sides) <= high
@@ -84,7 +84,7 @@ def test_the_map_agrees_with_the_things(many):
         for i, thing in enumerate(scene.objects):
             rows, columns = np.nonzero(scene.things_map == i + 1)
             assert len(rows) > 0
-            x0, y0, x1, y1 = (v / scenes_scene.MAP_STRIDE for v in thing.box)
+            x0, y0, x1, y1 = (v / MAP_STRIDE for v in thing.box)
             assert columns.min() >= x0 - 1 and columns.max() <= x1 + 1
             assert rows.min() >= y0 - 1 and rows.max() <= y1 + 1
 
@@ -104,19 +104,19 @@ def test_answers_are_true(many):
 
 
 def test_what_is_beside_is_really_there(many):
-    asked = [(s, q) for s in many for q in s.questions if q.kind == "beside"]
-    assert len(asked) > 100
-    for scene, question in asked:
-        thing, found = question.boxes
+    pairs = [(s, q) for s in many for q in s.questions if q.kind == "beside"]
+    assert len(pairs) > 100
+    for scene, question in pairs:
+        thing, neighbour = question.boxes
         axis = 1 if any(word in question.text.lower() for word in ("above", "over")) else 0
-        assert found[axis] + found[axis + 2] < thing[axis] + thing[axis + 2]
-        assert any(t.box == found and t.name == question.answer for t in scene.objects)
-        rivals = [t for t in scene.objects if t.box not in (thing, found)]
+        assert neighbour[axis] + neighbour[axis + 2] < thing[axis] + thing[axis + 2]
+        assert any(t.box == neighbour and t.name == question.answer for t in scene.objects)
+        rivals = [t for t in scene.objects if t.box not in (thing, neighbour)]
         for rival in rivals:  # nobody stands between them
-            between = found[axis + 2] <= rival.box[axis] and rival.box[axis + 2] <= thing[axis]
+            between = neighbour[axis + 2] <= rival.box[axis] and rival.box[axis + 2] <= thing[axis]
             across = 1 - axis
-            inside = rival.box[across] < min(thing[across + 2], found[across + 2])
-            inside &= rival.box[across + 2] > max(thing[across], found[across])
+            inside = rival.box[across] < min(thing[across + 2], neighbour[across + 2])
+            inside &= rival.box[across + 2] > max(thing[across], neighbour[across])
             assert not (between and inside)
 
 
@@ -137,20 +137,20 @@ def _contrast(image, box) -> float:
 
 @pytest.mark.parametrize("kind", ["number", "word", "price", "chart_value", "form"])
 def test_writing_is_in_its_box_and_stands_out(kind):
-    asked = [
+    pairs = [
         (scene, question)
-        for scene in (scenes_scene.make_scene(seed, kinds=[kind]) for seed in range(20))
+        for scene in (make_scene(seed, kinds=[kind]) for seed in range(20))
         for question in scene.questions
     ]
-    assert len(asked) >= 10
-    for scene, question in asked:
+    assert len(pairs) >= 10
+    for scene, question in pairs:
         box = question.boxes[0]
         assert _contrast(scene.image, box) > 100
         thing = next(t for t in scene.objects if t.detail_box == box)
         assert thing.detail == question.answer
         whole = thing.box
         assert whole[0] - 3 <= box[0] < box[2] <= whole[2] + 3
-    answers = {question.answer for _, question in asked}
+    answers = {question.answer for _, question in pairs}
     if kind == "word":
         assert answers <= set(writing.WORDS)
     if kind == "price":
@@ -159,7 +159,7 @@ def test_writing_is_in_its_box_and_stands_out(kind):
 
 def test_writing_grows_with_detail():
     def heights(detail):
-        drawn = [scenes_scene.make_scene(s, kinds=["number"], detail=detail) for s in range(12)]
+        drawn = [make_scene(s, kinds=["number"], detail=detail) for s in range(12)]
         return np.mean([q.boxes[0][3] - q.boxes[0][1] for s in drawn for q in s.questions])
 
     assert heights(0.5) < 0.65 * heights(1.0) < 0.65 * heights(1.5)
@@ -169,7 +169,7 @@ def test_writing_grows_with_detail():
 def test_the_extreme_is_read_off_the_numbers(kind):
     seen = set()
     for seed in range(30):
-        scene = scenes_scene.make_scene(seed, kinds=[kind])
+        scene = make_scene(seed, kinds=[kind])
         for question in scene.questions:
             values = {
                 t.name: int(t.detail.lstrip("$"))
@@ -185,10 +185,10 @@ def test_the_extreme_is_read_off_the_numbers(kind):
 
 def test_panels_come_where_they_are_asked_for():
     for seed in range(8):
-        assert scenes_scene.make_scene(seed, kinds=["chart_value"]).setting == "chart"
-        assert scenes_scene.make_scene(seed, kinds=["form"]).setting == "form"
-        assert scenes_scene.make_scene(seed, kinds=["colour"]).setting in drawing.SETTINGS
-    settings = Counter(scenes_scene.make_scene(seed).setting for seed in range(300))
+        assert make_scene(seed, kinds=["chart_value"]).setting == "chart"
+        assert make_scene(seed, kinds=["form"]).setting == "form"
+        assert make_scene(seed, kinds=["colour"]).setting in drawing.SETTINGS
+    settings = Counter(make_scene(seed).setting for seed in range(300))
     assert set(settings) == {*drawing.SETTINGS, "chart", "form"}
 
 
@@ -200,31 +200,31 @@ def test_the_ladder_names_every_kind_once():
 def test_no_guess_from_the_question_alone(many):
     """Naive Bayes over the words, learned on one half, gains little on the other half."""
     for kind in questions.KINDS:
-        asked = [
+        answered = [
             (question_only.normalised(q.text), q.answer)
             for scene in many
             for q in scene.questions
             if q.kind == kind
         ]
-        if len(asked) < 60:  # the kinds of the charts and forms come less often
+        if len(answered) < 60:  # the kinds of the charts and forms come less often
             continue
-        half = len(asked) // 2
-        assert question_only.guess(kind, asked[:half], asked[half:])["gain"] < 0.12, kind
+        half = len(answered) // 2
+        assert question_only.guess(kind, answered[:half], answered[half:])["gain"] < 0.12, kind
 
 
 def test_a_question_that_gives_its_answer_away_is_noticed():
-    asked = [
+    answered = [
         (f"is the {thing} there", answer) for thing, answer in (("cup", "yes"), ("fish", "no"))
     ]
-    found = question_only.guess("exists", asked * 20, asked * 20)
-    assert found["question_only"]["value"] == 1 and found["majority"]["value"] == 0.5
-    assert found["gain"] == 0.5
+    guesses = question_only.guess("exists", answered * 20, answered * 20)
+    assert guesses["question_only"]["value"] == 1 and guesses["majority"]["value"] == 0.5
+    assert guesses["gain"] == 0.5
 
 
 def test_the_committed_question_only_figures_stay_within_five_points():
-    found = json.loads((RESULTS / "question-only.json").read_text())
-    assert {row["kind"] for row in found["kinds"]} == set(questions.KINDS)
-    assert max(row["gain"] for row in found["kinds"]) <= 0.05
+    report = json.loads((RESULTS / "question-only.json").read_text())
+    assert {row["kind"] for row in report["kinds"]} == set(questions.KINDS)
+    assert max(row["gain"] for row in report["kinds"]) <= 0.05
 
 
 def test_yes_and_no_are_balanced(many):
@@ -234,7 +234,7 @@ def test_yes_and_no_are_balanced(many):
 
 def test_counts_are_balanced():
     answers = Counter(
-        q.answer for i in range(300) for q in scenes_scene.make_scene(i, kinds=["count"]).questions
+        q.answer for i in range(300) for q in make_scene(i, kinds=["count"]).questions
     )
     assert set(answers) == set("1234")
     assert max(answers.values()) < 0.36 * answers.total()
@@ -242,8 +242,8 @@ def test_counts_are_balanced():
 
 def test_kinds_can_be_chosen():
     for kind in questions.KINDS:
-        asked = [q for i in range(12) for q in scenes_scene.make_scene(i, kinds=[kind]).questions]
-        assert asked and {q.kind for q in asked} == {kind}
+        drawn = [q for i in range(12) for q in make_scene(i, kinds=[kind]).questions]
+        assert drawn and {q.kind for q in drawn} == {kind}
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_kinds_can_be_chosen():
 )
 def test_bad_arguments_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):
-        scenes_scene.make_scene(0, **arguments)
+        make_scene(0, **arguments)
 
 
 def test_contact_sheet(tmp_path, capsys):

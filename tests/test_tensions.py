@@ -61,8 +61,10 @@ def test_groups_cover_every_kind_and_sentences_ask_about_things():
         wanted = {"fine": "x", "where": "x", "many": "xs", "whole": None}[group]
         for template in templates:
             assert {field for _, field, _, _ in Formatter().parse(template)} <= {wanted, None}
-    asked = {phrases.asked("the {x}", seed, 0) for seed in range(9)}
-    assert len(asked) > 1 and phrases.asked("the {x}", 3, 0) == phrases.asked("the {x}", 3, 0)
+    sentences = {phrases.about_some_thing("the {x}", seed, 0) for seed in range(9)}
+    assert len(sentences) > 1 and phrases.about_some_thing(
+        "the {x}", 3, 0
+    ) == phrases.about_some_thing("the {x}", 3, 0)
 
 
 # --- how tensions respond ---
@@ -81,12 +83,12 @@ def chosen(**groups):
 def test_the_bars_follow_from_the_numbers():
     given = {"fine": Tensions(0.2, 0.7, 0.7), "where": Tensions(0.3, 0.6, 0.8)}
     given |= {"many": Tensions(0.4, 0.5, 0.2), "whole": Tensions(0.6, 0.3, 0.2)}
-    found = tensions.respond(chosen(**given))
-    assert found["groups"]["whole"]["compress"] == {"value": 0.6, "interval": [0.6, 0.6]}
-    assert found["groups"]["fine"]["n"] == 20 and found["groups"]["fine"]["sentences"] == 10
-    assert found["sentences"]["many 3"] == [0.4, 0.5, 0.2]
-    assert [bar["value"] for bar in found["bars"].values()] == [0.4, 0.3, 0.8]
-    assert all(bar["met"] for bar in found["bars"].values())
+    responses = tensions.respond(chosen(**given))
+    assert responses["groups"]["whole"]["compress"] == {"value": 0.6, "interval": [0.6, 0.6]}
+    assert responses["groups"]["fine"]["n"] == 20 and responses["groups"]["fine"]["sentences"] == 10
+    assert responses["sentences"]["many 3"] == [0.4, 0.5, 0.2]
+    assert [bar["value"] for bar in responses["bars"].values()] == [0.4, 0.3, 0.8]
+    assert all(bar["met"] for bar in responses["bars"].values())
     for group, changed in (
         ("fine", Tensions(0.4, 0.7, 0.7)),
         ("whole", Tensions(0.6, 0.5, 0.2)),
@@ -110,7 +112,7 @@ def test_intervals_draw_sentences_and_not_scenes():
 
 def rows(right):
     """40 pictures with a question of each kind; `right(group, method, picture)` says who is right."""
-    found = []
+    made = []
     for picture in range(40):
         for index, kind in enumerate(("number", "count", "setting")):
             for method in (tensions.OWN, *GROUPS):
@@ -119,8 +121,8 @@ def rows(right):
                 row |= {"detail": 1.0, "kind": kind, "method": method, "budget": 0.1}
                 row |= {"tokens": 20, "native": 200, "entropy": 0.1}
                 group = phrases.GROUP_OF[kind]
-                found.append(row | {"right": float(right(group, method, picture))})
-    return found
+                made.append(row | {"right": float(right(group, method, picture))})
+    return made
 
 
 def test_the_cost_is_that_of_the_other_groups_tensions():
@@ -130,18 +132,18 @@ def test_the_cost_is_that_of_the_other_groups_tensions():
         lost = group == "fine" and method == "whole" and picture % 2
         return picture % 4 > 0 and not lost
 
-    (found,) = tensions.matters(rows(right))
-    assert found["n"] == 120 and found["accuracy"]["value"] == 0.75
-    assert found["groups"]["fine"]["imposed"]["whole"]["value"] == 0.5
-    assert found["groups"]["fine"]["imposed"]["where"]["value"] == 0
-    assert found["groups"]["fine"]["cost"]["value"] == pytest.approx(0.5 / 3, abs=1e-4)
-    assert found["groups"]["whole"]["cost"]["value"] == 0 and "where" not in found["groups"]
-    assert found["cost"]["value"] == pytest.approx(0.5 / 9, abs=1e-4) and found["costs"] is True
+    (entry,) = tensions.matters(rows(right))
+    assert entry["n"] == 120 and entry["accuracy"]["value"] == 0.75
+    assert entry["groups"]["fine"]["imposed"]["whole"]["value"] == 0.5
+    assert entry["groups"]["fine"]["imposed"]["where"]["value"] == 0
+    assert entry["groups"]["fine"]["cost"]["value"] == pytest.approx(0.5 / 3, abs=1e-4)
+    assert entry["groups"]["whole"]["cost"]["value"] == 0 and "where" not in entry["groups"]
+    assert entry["cost"]["value"] == pytest.approx(0.5 / 9, abs=1e-4) and entry["costs"] is True
 
 
 def test_tensions_that_do_not_matter_cost_nothing():
-    (found,) = tensions.matters(rows(lambda group, method, picture: picture % 3))
-    assert found["cost"]["value"] == 0 and found["costs"] is False
+    (entry,) = tensions.matters(rows(lambda group, method, picture: picture % 3))
+    assert entry["cost"]["value"] == 0 and entry["costs"] is False
 
 
 # --- the command ---
@@ -157,7 +159,7 @@ def weights(tmp_path, bundled):
 
 def test_the_command_measures_both(tmp_path, weights, capsys, monkeypatch):
     for name in ("KNOWN", "NEW"):  # one sentence each
-        short = {group: found[:1] for group, found in getattr(phrases, name).items()}
+        short = {group: templates[:1] for group, templates in getattr(phrases, name).items()}
         monkeypatch.setattr(phrases, name, short)
     words = ["--weights", str(weights), "--out", str(tmp_path / "t.json"), "--scenes", "1"]
     words += ["--n", "1", "--kinds", "colour", "number", "--budgets", "0.2", "--device", "cpu"]

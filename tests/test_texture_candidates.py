@@ -39,13 +39,13 @@ def stripes(image, row, column, period, step):
 @pytest.mark.parametrize("name", EXTREMES)
 @pytest.mark.parametrize("grid", [(2, 2), (1, 7), (5, 3)])
 def test_shape_and_range_for_any_picture(measure, name, grid):
-    found = measure(EXTREMES[name], grid)
-    assert found.shape == (1, *grid) and found.dtype == torch.float32
-    assert found.isfinite().all() and found.min() >= 0 and found.max() <= 1
+    values = measure(EXTREMES[name], grid)
+    assert values.shape == (1, *grid) and values.dtype == torch.float32
+    assert values.isfinite().all() and values.min() >= 0 and values.max() <= 1
     if name in {"black", "white", "grey"}:  # rounding is not taken for something
-        assert found.eq(0).all()
+        assert values.eq(0).all()
     elif name == "noise":
-        assert found.max() == 1
+        assert values.max() == 1
 
 
 @EVERY
@@ -115,6 +115,6 @@ def test_an_opponent_fires_on_its_colours_and_not_on_light(measure, own, other):
     for (row, column), color in {(1, 1): own, (2, 3): other, (3, 0): (1.0, 1.0, 1.0)}.items():
         rows, columns = cell(row, column)
         image[:, :, rows, columns] = torch.tensor(color).view(3, 1, 1)
-    found = measure(image, GRID)[0]
-    assert found[1, 1] == 1 and found[2, 3] < 1
-    assert abs(found[3, 0] - found[0, 0]) < 0.01  # white is as neutral as the grey ground
+    values = measure(image, GRID)[0]
+    assert values[1, 1] == 1 and values[2, 3] < 1
+    assert abs(values[3, 0] - values[0, 0]) < 0.01  # white is as neutral as the grey ground

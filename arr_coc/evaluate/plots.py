@@ -5,31 +5,54 @@ The stock model is black, ARR-COC blue and thick; peers differ by marker as well
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
+
+from arr_coc.peers.names import OURS, OURS_AFTER, STOCK
+from arr_coc.scenes.drawing import Box
 
 # Okabe and Ito's colours; the two darkest are kept for stock and ours.
 BLACK, BLUE = "#000000", "#0072B2"
 OTHERS = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#999933", "#888888")
 MARKERS = "osv^D<>PX*hp"
-AFTER = "arr-coc-after"
 DPI = 110
 PALETTE = 128  # colours of a stored PNG
-NOT_SEEN = 0.28  # brightness of what was not kept at native resolution
+NOT_KEPT = 0.28  # brightness of what was not kept at native resolution
+
+Estimate = dict[str, Any]  # `value` and `interval`, as `stats.estimate` gives them
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A question that stock answers rightly and ARR-COC wrongly.
+
+    `kept` is `(h, w)`, the share of each native place shown at native resolution; `boxes` hold the
+    evidence in pixels (left, top, right, bottom); `stock` and `ours` are the two answers.
+    """
+
+    image: Image.Image
+    kept: np.ndarray
+    boxes: Sequence[Box]
+    question: str
+    truth: str
+    stock: str
+    ours: str
 
 
 def style(method: str, methods: Sequence[str]) -> dict[str, Any]:
     """Line style of a method, the same in every figure of a run."""
-    if method == "stock":
+    if method == STOCK:
         return {"color": BLACK, "marker": "_", "linestyle": "--", "linewidth": 1.5}
-    if method in ("arr-coc", AFTER):
+    if method in (OURS, OURS_AFTER):
         ours = {"color": BLUE, "marker": "o", "linewidth": 2.6, "zorder": 5}
-        return ours | {"linestyle": ":" if method == AFTER else "-"}
-    peers = [m for m in methods if m not in ("stock", "arr-coc", AFTER)]
+        return ours | {"linestyle": ":" if method == OURS_AFTER else "-"}
+    peers = [m for m in methods if m not in (STOCK, OURS, OURS_AFTER)]
     at = peers.index(method)
     return {
         "color": OTHERS[at % len(OTHERS)],
@@ -50,7 +73,7 @@ def draw(out: Path, report: dict[str, Any], at_budget: float | None = None) -> l
         figures["sweep"] = sweep(report)
     else:
         figures["accuracy-tokens"] = accuracy_against_tokens(report)
-        budgets = sorted({e["budget"] for e in report["methods"] if e["method"] != "stock"})
+        budgets = _budgets(report)
         if budgets:
             nearest = at_budget or min(budgets, key=lambda b: abs(b - 0.2))
             figures["kinds"] = by_kind(report, nearest)
@@ -71,11 +94,18 @@ def save(figure: Figure, path: Path) -> None:
     small.save(path, optimize=True)
 
 
-def _methods(report) -> list[str]:
+def _methods(report: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(entry["method"] for entry in report["methods"]))
 
 
-def _axes(title: str, x: str, y: str, *, size=(8.4, 5.0)):
+def _budgets(report: dict[str, Any]) -> list[float]:
+    """Budgets of the reducing methods, rising."""
+    return sorted({e["budget"] for e in report["methods"] if e["method"] != STOCK})
+
+
+def _axes(
+    title: str, x: str, y: str, *, size: tuple[float, float] = (8.4, 5.0)
+) -> tuple[Figure, Axes]:
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     axes.set(title=title, xlabel=x, ylabel=y)
@@ -84,7 +114,8 @@ def _axes(title: str, x: str, y: str, *, size=(8.4, 5.0)):
     return figure, axes
 
 
-def _errors(estimates: Sequence[dict]) -> np.ndarray:
+def _errors(estimates: Sequence[Estimate]) -> np.ndarray:
+    """`(2, n)` lengths in percent below and above the values."""
     return np.array(
         [
             [100 * (e["value"] - e["interval"][0]) for e in estimates],
@@ -93,21 +124,27 @@ def _errors(estimates: Sequence[dict]) -> np.ndarray:
     ).clip(0)
 
 
-def _line(axes, x, estimates, method: str, methods) -> None:
+def _line(
+    axes: Axes,
+    x: Sequence[float],
+    estimates: Sequence[Estimate],
+    method: str,
+    methods: Sequence[str],
+) -> None:
     y = [100 * e["value"] for e in estimates]
     axes.errorbar(
         x, y, _errors(estimates), label=method, elinewidth=0.7, capsize=2, **style(method, methods)
     )
 
 
-def _legend(figure, axes) -> None:
+def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
 
 
-def _stock_line(axes, report) -> None:
+def _stock_line(axes: Axes, report: dict[str, Any]) -> None:
     for entry in report["methods"]:
-        if entry["method"] == "stock" and entry["overall"]:
+        if entry["method"] == STOCK and entry["overall"]:
             axes.axhline(100 * entry["overall"]["value"], color=BLACK, ls="--", lw=1)
 
 
@@ -172,23 +209,22 @@ def by_kind(report: dict[str, Any], budget: float) -> Figure:
     )
     methods = _methods(report)
     for number, method in enumerate(methods):
-        found = [
-            e["kinds"] for e in report["methods"] if e["method"] == method
-            and e["budget"] == (1.0 if method == "stock" else budget)
-        ]  # fmt: skip
-        rows = [(i, found[0][k]) for i, k in enumerate(kinds) if found and k in found[0]]
+        shown = 1.0 if method == STOCK else budget
+        entries = [e for e in report["methods"] if (e["method"], e["budget"]) == (method, shown)]
+        measured = entries[0]["kinds"] if entries else {}
+        rows = [(i, measured[k]) for i, k in enumerate(kinds) if k in measured]
         if rows:
             offset = 0.72 * (number / max(1, len(methods) - 1) - 0.5)
-            look = style(method, methods) | {"linestyle": "none", "linewidth": 0}
-            if method == "stock":
-                look["marker"] = "|"
+            drawn = style(method, methods) | {"linestyle": "none", "linewidth": 0}
+            if method == STOCK:
+                drawn["marker"] = "|"
             axes.errorbar(
                 [100 * e["value"] for _, e in rows],
                 [i + offset for i, _ in rows],
                 xerr=_errors([e for _, e in rows]),
                 label=method,
                 elinewidth=0.7,
-                **look,
+                **drawn,
             )
     names = [kind if counts else f"{kind} (not counted)" for kind, counts in kinds.items()]
     axes.set_yticks(range(len(kinds)), names)
@@ -207,9 +243,9 @@ def sweep(report: dict[str, Any]) -> Figure:
         "right, % (95 % interval)",
     )
     methods = _methods(report)
-    budgets = sorted({e["budget"] for e in report["methods"] if e["method"] != "stock"})
+    budgets = _budgets(report)
     for method in methods:
-        for number, budget in enumerate([1.0] if method == "stock" else budgets):
+        for number, budget in enumerate([1.0] if method == STOCK else budgets):
             entries = [
                 e for e in report["methods"]
                 if e["method"] == method and e["budget"] == budget and e["overall"]
@@ -217,8 +253,8 @@ def sweep(report: dict[str, Any]) -> Figure:
             if not entries:
                 continue
             entries.sort(key=lambda e: e["detail"])
-            name = method if method == "stock" else f"{method}, {100 * budget:.0f} %"
-            look = style(method, methods) | {"alpha": 1 - 0.5 * number / len(budgets)}
+            name = method if method == STOCK else f"{method}, {100 * budget:.0f} %"
+            drawn = style(method, methods) | {"alpha": 1 - 0.5 * number / len(budgets)}
             axes.errorbar(
                 [e["detail"] for e in entries],
                 [100 * e["overall"]["value"] for e in entries],
@@ -226,17 +262,14 @@ def sweep(report: dict[str, Any]) -> Figure:
                 label=name,
                 elinewidth=0.7,
                 capsize=2,
-                **look,
+                **drawn,
             )
     _legend(figure, axes)
     return figure
 
 
-def failure_sheet(out: Path, misses: Sequence[dict[str, Any]]) -> Path:
-    """Pictures of misses: `image`, `kept` `(h, w)`, `boxes`, `question`, `truth`, `stock`, `ours`.
-
-    What was not kept at native resolution is dark; the boxes hold the evidence.
-    """
+def failure_sheet(out: Path, misses: Sequence[Miss]) -> Path:
+    """`failures.png` in `out`: misses side by side, dark where nothing was kept at native resolution."""
     columns = min(4, len(misses))
     rows = -(-len(misses) // columns)
     figure = Figure(figsize=(2.9 * columns, 3.9 * rows), layout="constrained")
@@ -244,24 +277,23 @@ def failure_sheet(out: Path, misses: Sequence[dict[str, Any]]) -> Path:
     for axes in grid.flat:
         axes.set_axis_off()
     for axes, miss in zip(grid.flat, misses):
-        image = miss["image"]
-        mask = Image.fromarray((255 * miss["kept"]).astype(np.uint8)).resize(
-            image.size, Image.Resampling.NEAREST
+        mask = Image.fromarray((255 * miss.kept).astype(np.uint8)).resize(
+            miss.image.size, Image.Resampling.NEAREST
         )
-        light = NOT_SEEN + (1 - NOT_SEEN) * np.asarray(mask)[:, :, None] / 255
-        axes.imshow((np.asarray(image) * light).astype(np.uint8))
-        for x0, y0, x1, y1 in miss["boxes"]:
-            axes.plot([x0, x1, x1, x0, x0], [y0, y0, y1, y1, y0], color="#E69F00", lw=1.4)
-        words = textwrap.fill(miss["question"], 34)
+        light = NOT_KEPT + (1 - NOT_KEPT) * np.asarray(mask)[:, :, None] / 255  # (H, W, 1)
+        axes.imshow((np.asarray(miss.image) * light).astype(np.uint8))
+        for x0, y0, x1, y1 in miss.boxes:
+            axes.plot([x0, x1, x1, x0, x0], [y0, y0, y1, y1, y0], color=OTHERS[0], lw=1.4)
+        question = textwrap.fill(miss.question, 34)
         axes.set_title(
-            f"{words}\n{miss['truth']}: stock {miss['stock']!r}, ARR-COC {miss['ours']!r}",
-            fontsize=7.5,
+            f"{question}\n{miss.truth}: stock {miss.stock!r}, ARR-COC {miss.ours!r}", fontsize=7.5
         )
     save(figure, out / "failures.png")
     return out / "failures.png"
 
 
 def _what(report: dict[str, Any]) -> str:
+    """How much was asked, for a figure's title."""
     counted = [k for k in report["kinds"] if k["counts"]]
     n = min((k["n"] for k in counted), default=0)
     return f"{len(counted)} kinds, n = {n} each"

@@ -4,7 +4,7 @@
 
 Two guessers learn from scenes and are scored on others: the most frequent answer of the kind, and
 naive Bayes over the question's words. Where the second gains nothing over the first, the question
-gives nothing away.
+gives nothing away. The last stdout line is JSON.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,41 @@ import torch
 
 from arr_coc import provenance
 from arr_coc.evaluate.stats import wilson
-from arr_coc.scenes import questions
-from arr_coc.scenes import scene as scenes_scene
+from arr_coc.scenes.questions import KINDS
+from arr_coc.scenes.scene import DEV_SEED, make_scene
 
-Asked = tuple[str, str]  # a question's words, normalised, and its answer
+LEARNED_BEFORE = (
+    50_000_000  # seeds between the first scene that is learned from and the first scored on
+)
+LEARNED_PER_SCORED = 2
+
+Answered = tuple[str, str]  # a question's words, normalised, and its answer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one run of the command does.
+
+    Attributes:
+        out: JSON to write.
+        n: questions per kind to be scored on.
+        seed: first seed scored on.
+        words: the arguments as typed.
+    """
+
+    out: Path
+    n: int
+    seed: int
+    words: tuple[str, ...]
 
 
 class Bayes:
     """Naive Bayes: the answer whose questions used these words most often."""
 
-    def __init__(self, asked: Sequence[Asked]) -> None:
-        self.answers = Counter(answer for _, answer in asked)
-        self.words: dict[str, Counter] = defaultdict(Counter)
-        for text, answer in asked:
+    def __init__(self, questions: Sequence[Answered]) -> None:
+        self.answers = Counter(answer for _, answer in questions)
+        self.words: dict[str, Counter[str]] = defaultdict(Counter)
+        for text, answer in questions:
             self.words[answer].update(set(text.split()))
 
     def __call__(self, text: str) -> str:
@@ -42,20 +65,22 @@ class Bayes:
         )
 
     def _score(self, answer: str, text: str) -> float:
-        seen, total = self.answers[answer], self.answers.total()
-        # One question in two more holds each word, so that an unseen word forbids nothing.
-        found = (math.log((self.words[answer][w] + 1) / (seen + 2)) for w in set(text.split()))
-        return math.log(seen / total) + sum(found)
+        """Logarithm of the answer's probability, but for a constant."""
+        count, total = self.answers[answer], self.answers.total()
+        # Counted as if one question in two more held each word, so that an unseen word forbids nothing.
+        words = dict.fromkeys(text.split())  # in their order: a sum of floats depends on it
+        likelihoods = (math.log((self.words[answer][w] + 1) / (count + 2)) for w in words)
+        return math.log(count / total) + sum(likelihoods)
 
 
-def asked_of(kind: str, first_seed: int, n: int) -> list[Asked]:
+def questions_of(kind: str, first_seed: int, n: int) -> list[Answered]:
     """`n` questions of a kind with their answers, from scenes of `first_seed` on."""
-    found: list[Asked] = []
-    while len(found) < n:
-        scene = scenes_scene.make_scene(first_seed, kinds=[kind])
-        found += [(normalised(q.text), q.answer) for q in scene.questions]
+    questions: list[Answered] = []
+    while len(questions) < n:
+        scene = make_scene(first_seed, kinds=[kind])
+        questions += [(normalised(q.text), q.answer) for q in scene.questions]
         first_seed += 1
-    return found[:n]
+    return questions[:n]
 
 
 def normalised(text: str) -> str:
@@ -63,7 +88,7 @@ def normalised(text: str) -> str:
     return " ".join(text.lower().rstrip("?.").split())
 
 
-def guess(kind: str, learn: Iterable[Asked], test: Sequence[Asked]) -> dict[str, Any]:
+def guess(kind: str, learn: Iterable[Answered], test: Sequence[Answered]) -> dict[str, Any]:
     """How often both guessers are right on `test` after `learn`, with 95 % intervals."""
     bayes = Bayes(list(learn))
     frequent = bayes.answers.most_common(1)[0][0]
@@ -79,30 +104,33 @@ def guess(kind: str, learn: Iterable[Asked], test: Sequence[Asked]) -> dict[str,
     return {"kind": kind, "n": len(test), **shares, "gain": round(gain, 4)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def parse(argv: Sequence[str] | None) -> Settings:
+    """The settings that the arguments of `main`, or of the process, name."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="json to write")
     parser.add_argument("--n", type=int, default=600, help="questions per kind to be scored on")
-    parser.add_argument(
-        "--seed", type=int, default=scenes_scene.DEV_SEED, help="first seed scored on"
-    )
-    args = parser.parse_args(argv)
-    words = provenance.typed(argv)
-    rows = []
-    for kind in questions.KINDS:
-        learn = asked_of(kind, args.seed - 50_000_000, 2 * args.n)
-        rows.append(guess(kind, learn, asked_of(kind, args.seed, args.n)))
+    parser.add_argument("--seed", type=int, default=DEV_SEED, help="first seed scored on")
+    return Settings(**vars(parser.parse_args(argv)), words=tuple(provenance.typed(argv)))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings, rows = parse(argv), []
+    learned_on = LEARNED_PER_SCORED * settings.n
+    for kind in KINDS:
+        learn = questions_of(kind, settings.seed - LEARNED_BEFORE, learned_on)
+        rows.append(guess(kind, learn, questions_of(kind, settings.seed, settings.n)))
         print(f"{kind}: gain {rows[-1]['gain']:+.3f}", file=sys.stderr, flush=True)
-    found = {
+    report = {
         "what": "what the question alone gives away, without the picture",
-        **provenance.header("arr_coc.evaluate.question_only", words, torch.device("cpu")),
-        "seed": args.seed,
-        "learned_on": 2 * args.n,
+        **provenance.header("arr_coc.evaluate.question_only", settings.words, torch.device("cpu")),
+        "seed": settings.seed,
+        "learned_on": learned_on,
         "kinds": rows,
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps({"out": str(args.out), "largest_gain": max(row["gain"] for row in rows)}))
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    settings.out.write_text(json.dumps(report, indent=1) + "\n")
+    largest = max(row["gain"] for row in rows)
+    print(json.dumps({"out": str(settings.out), "largest_gain": largest}))
 
 
 if __name__ == "__main__":

@@ -15,15 +15,16 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from arr_coc.scenes import questions
-from arr_coc.scenes import scene as scenes_scene
+from arr_coc.scenes.drawing import Box
+from arr_coc.scenes.questions import KINDS
+from arr_coc.scenes.scene import Scene, make_scene
 
 SCENES_PER_BLOCK = 32
+BLOCKS_AT_A_TIME = 4  # drawn side by side to see what their scenes can be asked
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
 QUESTIONS_PER_BLOCK = 256
 EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
 SHORT = "\nAnswer the question using a single word or phrase."
-Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,19 @@ class Item:
 
 
 class Source(Protocol):
-    """Where questions come from. `scoring` is "exact" or "vqa"; `about` goes into the summary."""
+    """Where questions come from.
+
+    Attributes:
+        name: goes into the rows.
+        scoring: "exact" (one true answer) or "vqa" (answers of several people).
+        is_streamed: whether records come once and in order, so that only the block that was listed last
+            can be loaded, and how many there are is not known beforehand.
+        about: goes into the summary.
+    """
 
     name: str
     scoring: str
+    is_streamed: bool
     about: dict[str, Any]
 
     def blocks(self, parallel: Callable = map) -> Iterable[list[Ref]]:
@@ -81,7 +91,7 @@ class Scenes:
     is evaluated. Every scale of detail has its own pictures and its own count.
     """
 
-    name, scoring = "scenes", "exact"
+    name, scoring, is_streamed = "scenes", "exact", False
 
     def __init__(
         self,
@@ -92,10 +102,8 @@ class Scenes:
         size: tuple[int, int] = (512, 512),
     ) -> None:
         """Raises ValueError for an unknown kind, or no questions to ask."""
-        if unknown := set(kinds) - set(questions.KINDS):
-            raise ValueError(
-                f"unknown kinds {sorted(unknown)}; known: {', '.join(questions.KINDS)}"
-            )
+        if unknown := set(kinds) - set(KINDS):
+            raise ValueError(f"unknown kinds {sorted(unknown)}; known: {', '.join(KINDS)}")
         if n < 1 or not kinds:
             raise ValueError(f"{n} questions of {len(kinds)} kinds, expected at least one of one")
         self.first_seed, self.n, self.kinds, self.details = first_seed, n, tuple(kinds), details
@@ -114,13 +122,11 @@ class Scenes:
                 self.first_seed + SCENES_PER_QUESTION * max(self.n, SCENES_PER_BLOCK),
                 SCENES_PER_BLOCK,
             )
-            step = 4  # blocks looked through at a time
-            for at in range(0, len(starts), step):
-                look = partial(kinds_asked, detail=detail, size=self.size)
-                for start, asked in zip(
-                    starts[at : at + step], parallel(look, starts[at : at + step])
-                ):
-                    if block := self._wanted(start, asked, count, detail):
+            drawn_kinds = partial(kinds_in_block, detail=detail, size=self.size)
+            for at in range(0, len(starts), BLOCKS_AT_A_TIME):
+                some = starts[at : at + BLOCKS_AT_A_TIME]
+                for start, kinds in zip(some, parallel(drawn_kinds, some)):
+                    if block := self._wanted(start, kinds, count, detail):
                         yield block
                 if all(count[kind] >= self.n for kind in self.kinds):
                     break
@@ -128,10 +134,13 @@ class Scenes:
                 rare = [kind for kind in self.kinds if count[kind] < self.n]
                 raise ValueError(f"{len(starts) * SCENES_PER_BLOCK} scenes hold too few of {rare}")
 
-    def _wanted(self, start: int, asked: list[list[str]], count: Counter, detail) -> list[Ref]:
+    def _wanted(
+        self, start: int, kinds: list[list[str]], count: Counter[str], detail: float
+    ) -> list[Ref]:
+        """Those of a block's questions that are still wanted; `count` counts them in, by kind."""
         refs = []
-        for seed, kinds in enumerate(asked, start=start):
-            for index, kind in enumerate(kinds):
+        for seed, kinds_of_scene in enumerate(kinds, start=start):
+            for index, kind in enumerate(kinds_of_scene):
                 if kind in self.kinds and count[kind] < self.n:
                     count[kind] += 1
                     refs.append(Ref(str(seed), index, detail))
@@ -139,42 +148,39 @@ class Scenes:
 
     def load(self, refs: Sequence[Ref]) -> list[Item]:
         """As `Source`: draws each scene once."""
-        drawn: dict[tuple, scenes_scene.Scene] = {}
+        drawn: dict[tuple[str, float], Scene] = {}
         items = []
         for ref in refs:
             key = (ref.picture, ref.detail)
             if key not in drawn:
-                drawn[key] = scenes_scene.make_scene(
-                    int(ref.picture), size=self.size, detail=ref.detail
-                )
+                drawn[key] = make_scene(int(ref.picture), size=self.size, detail=ref.detail)
             scene = drawn[key]
-            asked = scene.questions[ref.index]
+            own = scene.questions[ref.index]
             others = [q.boxes for i, q in enumerate(scene.questions) if i != ref.index and q.boxes]
-            truths = (asked.answer,)
+            truths = (own.answer,)
             items.append(
-                Item(ref, scene.image, asked.text, asked.kind, truths, asked.boxes, tuple(others))
+                Item(ref, scene.image, own.text, own.kind, truths, own.boxes, tuple(others))
             )
         return items
 
 
-def kinds_asked(start: int, *, detail: float, size: tuple[int, int]) -> list[list[str]]:
+def kinds_in_block(start: int, *, detail: float, size: tuple[int, int]) -> list[list[str]]:
     """The kinds of the questions of each scene in a block of seeds from `start` on."""
     seeds = range(start, start + SCENES_PER_BLOCK)
-    drawn = (scenes_scene.make_scene(seed, size=size, detail=detail) for seed in seeds)
+    drawn = (make_scene(seed, size=size, detail=detail) for seed in seeds)
     return [[question.kind for question in scene.questions] for scene in drawn]
 
 
 class EasyVQA:
     """The test split of easy-VQA (package `easy_vqa`), its 64 x 64 pictures enlarged to 128 x 128."""
 
-    name, scoring = "easy-vqa", "exact"
+    name, scoring, is_streamed = "easy-vqa", "exact", False
 
     def __init__(self, n: int | None = None, block: int = QUESTIONS_PER_BLOCK) -> None:
         """`n` per kind, None for all of them; `block` questions in a block."""
         import easy_vqa
 
         self.block = block
-
         self.rows = list(zip(*easy_vqa.get_test_questions(), strict=True))
         self.paths = easy_vqa.get_test_image_paths()
         self.n = n
@@ -193,15 +199,15 @@ class EasyVQA:
 
     def load(self, refs: Sequence[Ref]) -> list[Item]:
         """As `Source`."""
-        seen: dict[str, Image.Image] = {}
+        enlarged: dict[str, Image.Image] = {}
         items = []
         for ref in refs:
             question, answer, picture = self.rows[ref.index]
-            if ref.picture not in seen:
+            if ref.picture not in enlarged:
                 small = Image.open(self.paths[picture]).convert("RGB")
-                seen[ref.picture] = small.resize(EASY_VQA_SIZE, Image.Resampling.BICUBIC)
+                enlarged[ref.picture] = small.resize(EASY_VQA_SIZE, Image.Resampling.BICUBIC)
             kind = easy_vqa_kind(answer)
-            items.append(Item(ref, seen[ref.picture], question, kind, (answer,)))
+            items.append(Item(ref, enlarged[ref.picture], question, kind, (answer,)))
         return items
 
 
@@ -219,7 +225,7 @@ class Folder:
     and, if there are kinds, `kind`.
     """
 
-    name, scoring = "folder", "vqa"
+    name, scoring, is_streamed = "folder", "vqa", False
 
     def __init__(
         self,
@@ -243,14 +249,10 @@ class Folder:
 
     def load(self, refs: Sequence[Ref]) -> list[Item]:
         """As `Source`."""
+        rows = [(ref, self.rows[ref.index]) for ref in refs]
         return [
-            vqa_item(
-                ref,
-                Image.open(self.folder / self.rows[ref.index]["image"]),
-                self.rows[ref.index],
-                self.instruction,
-            )
-            for ref in refs
+            vqa_item(ref, Image.open(self.folder / row["image"]), row, self.instruction)
+            for ref, row in rows
         ]
 
 
@@ -260,7 +262,7 @@ class Hub:
     `answers` may be strings, or records with an `answer`; `answer` serves where there are none.
     """
 
-    name, scoring = "hub", "vqa"
+    name, scoring, is_streamed = "hub", "vqa", True
 
     def __init__(
         self,
@@ -280,24 +282,22 @@ class Hub:
             ) from error
         rows = load_dataset(dataset, subset, split=split, streaming=True)
         self.rows = rows if n is None else rows.take(n)
-        self.held: dict[int, dict] = {}
+        self.listed: dict[int, dict[str, Any]] = {}  # records of the block that was listed last
         self.instruction, self.block = instruction, block
         self.about = {"dataset": dataset, "subset": subset, "split": split, "n": n}
         self.about["instruction"] = instruction
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
-        """As `Source`, anew each time; a block's records are held until the next is asked for."""
+        """As `Source`, anew each time; a block's records are kept until the next one is listed."""
         rows = enumerate(self.rows)
         while block := list(islice(rows, self.block)):
-            self.held = dict(block)
-            yield [Ref(str(index), index) for index in self.held]
+            self.listed = dict(block)
+            yield [Ref(str(index), index) for index in self.listed]
 
     def load(self, refs: Sequence[Ref]) -> list[Item]:
-        """As `Source`, for the block asked for last."""
-        return [
-            vqa_item(ref, self.held[ref.index]["image"], self.held[ref.index], self.instruction)
-            for ref in refs
-        ]
+        """As `Source`, for the block that was listed last."""
+        rows = [(ref, self.listed[ref.index]) for ref in refs]
+        return [vqa_item(ref, row["image"], row, self.instruction) for ref, row in rows]
 
 
 def vqa_item(ref: Ref, image: Image.Image, row: dict[str, Any], instruction: str) -> Item:
@@ -315,17 +315,13 @@ def vqa_item(ref: Ref, image: Image.Image, row: dict[str, Any], instruction: str
     return Item(ref, image.convert("RGB"), question, kind, truths, instruction=instruction)
 
 
-def _records(folder: Path) -> list[dict]:
-    for name in ("questions.json", "questions.jsonl"):
-        path = folder / name
-        if path.exists():
-            text = path.read_text()
-            lines = (line for line in text.splitlines() if line.strip())
-            return (
-                [json.loads(line) for line in lines]
-                if path.suffix == ".jsonl"
-                else json.loads(text)
-            )
+def _records(folder: Path) -> list[dict[str, Any]]:
+    """The records of a folder in VQA form, from its list or from its lines."""
+    whole, lines = folder / "questions.json", folder / "questions.jsonl"
+    if whole.exists():
+        return json.loads(whole.read_text())
+    if lines.exists():
+        return [json.loads(line) for line in lines.read_text().splitlines() if line.strip()]
     raise ValueError(f"{folder} holds neither questions.json nor questions.jsonl")
 
 

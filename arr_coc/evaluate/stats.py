@@ -7,6 +7,7 @@ draws, so that differences between methods are paired.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,14 @@ RESAMPLES = 2000
 AUC_RESAMPLES = 400
 LEVELS = (2.5, 97.5)  # percentiles of a 95 % interval
 
-# ----------------------------------------------------------------------------------- looking
+# ------------------------------------------------------------------------------------- boxes
 
 
-def box_cells(boxes, size: tuple[int, int], grid: tuple[int, int]) -> np.ndarray:
+def box_cells(
+    boxes: Sequence[tuple[float, float, float, float]],
+    size: tuple[int, int],
+    grid: tuple[int, int],
+) -> np.ndarray:
     """`(h, w)` float64: the share of each cell that the boxes cover (their sum, at most 1).
 
     `boxes` are (left, top, right, bottom) in pixels of a picture of `size` (width, height).
@@ -31,6 +36,7 @@ def box_cells(boxes, size: tuple[int, int], grid: tuple[int, int]) -> np.ndarray
 
 
 def _overlap(start: float, end: float, pixels: int, cells: int) -> np.ndarray:
+    """`(cells,)` in [0, 1]: the share of each cell on an axis of `pixels` that lies from start to end."""
     edges = np.arange(cells + 1)
     low, high = start * cells / pixels, end * cells / pixels
     return (np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)).clip(0, 1)
@@ -43,6 +49,7 @@ def auc(positive: np.ndarray, negative: np.ndarray) -> float | None:
     values = np.concatenate([positive, negative])
     _, index, count = np.unique(values, return_inverse=True, return_counts=True)
     rank = (np.cumsum(count) - (count - 1) / 2)[index]  # mean rank of ties, from 1
+    # The rank sum of the positives, less the least it can be: how many negatives they are above.
     won = rank[: len(positive)].sum() - len(positive) * (len(positive) + 1) / 2
     return float(won / (len(positive) * len(negative)))
 
@@ -51,14 +58,15 @@ def auc(positive: np.ndarray, negative: np.ndarray) -> float | None:
 
 
 class Bootstrap:
-    """Resamples of the pictures, drawn once and used for everything."""
+    """R resamples of the pictures (`RESAMPLES`), drawn once and used for everything."""
 
     def __init__(self, pictures: np.ndarray, kinds: np.ndarray, *, seed: int = 0) -> None:
         """`pictures` and `kinds`: `(Q,)` whole numbers from 0, one per question."""
         self.pictures, self.kinds = pictures, kinds
         self.shape = (int(pictures.max()) + 1, int(kinds.max()) + 1)
         rng, count = np.random.default_rng(seed), self.shape[0]
-        self.weights = np.ones((1 + RESAMPLES, count), np.float32)  # row 0: the sample itself
+        # (1 + R, pictures): how often each picture is drawn; row 0 is the sample itself.
+        self.weights = np.ones((1 + RESAMPLES, count), np.float32)
         for row in self.weights[1:]:
             row[:] = np.bincount(rng.integers(count, size=count), minlength=count)
 
@@ -67,10 +75,10 @@ class Bootstrap:
 
         `pooled` takes all kinds as one: `(1 + R, 1)`.
         """
-        there = ~np.isnan(values)
-        cell = self.pictures[there] * self.shape[1] + self.kinds[there]
+        given = ~np.isnan(values)
+        cell = self.pictures[given] * self.shape[1] + self.kinds[given]
         size = self.shape[0] * self.shape[1]
-        total = np.bincount(cell, values[there], size).reshape(self.shape)
+        total = np.bincount(cell, values[given], size).reshape(self.shape)  # (pictures, kinds)
         count = np.bincount(cell, minlength=size).reshape(self.shape)
         if pooled:
             total, count = total.sum(1, keepdims=True), count.sum(1, keepdims=True)
@@ -99,7 +107,7 @@ def over_kinds(means: np.ndarray, kinds: Sequence[int]) -> np.ndarray:
     return np.nanmean(chosen, 1) if chosen.shape[1] else np.full(len(means), np.nan)
 
 
-def estimate(replicates: np.ndarray, digits: int = 4) -> dict | None:
+def estimate(replicates: np.ndarray, digits: int = 4) -> dict[str, Any] | None:
     """`(1 + R,)` -> the value and its 95 % interval; None where there is no value."""
     if np.isnan(replicates[0]):
         return None
@@ -111,7 +119,7 @@ def estimate(replicates: np.ndarray, digits: int = 4) -> dict | None:
 
 
 def wilson(right: int, n: int, z: float = 1.96) -> list[float]:
-    """Wilson's 95 % interval of a share."""
+    """Wilson's interval of the share `right / n`, in [0, 1]; `z` 1.96 is the 95 % interval."""
     p = right / n
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))

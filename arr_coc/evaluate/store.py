@@ -1,7 +1,4 @@
-"""Store: rows of an evaluation as parquet, one part a block, merged at the end.
-
-The schema is here; what a row's columns mean stands in `rows`.
-"""
+"""Store: rows of an evaluation as parquet, one part a block, merged at the end."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,56 +9,66 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arr_coc.evaluate.questions import Ref
+from arr_coc.peers.names import STOCK
 
-FULL = ("stock", 1.0)  # the pair of the stock model: it knows no budget
+Pair = tuple[str, float]  # a method and its budget, as the columns `method` and `budget`
+Row = dict[str, Any]  # as SCHEMA
+Table = pa.Table  # of rows, as SCHEMA
+FULL: Pair = (STOCK, 1.0)  # the stock model knows no budget
 
 SCHEMA = pa.schema(
     [
-        ("dataset", pa.string()),
-        ("picture", pa.string()),  # of a scene: its seed
-        ("index", pa.int32()),
-        ("detail", pa.float64()),
-        ("kind", pa.string()),
-        ("question", pa.string()),
-        ("truth", pa.string()),
-        ("method", pa.string()),
+        ("dataset", pa.string()),  # name of the source of the question
+        ("picture", pa.string()),  # names the picture within it; for a scene its seed
+        ("index", pa.int32()),  # which of the picture's questions, or which record of the source
+        ("detail", pa.float64()),  # scale at which a scene's emblems and writing are drawn
+        ("kind", pa.string()),  # kind of question; accuracies are means over kinds
+        ("question", pa.string()),  # without the instruction how to answer
+        ("truth", pa.string()),  # the true answers, separated by |
+        ("method", pa.string()),  # key of peers.methods.EVERY
         ("budget", pa.float64()),  # share of the native tokens that was allowed
         ("answer", pa.string()),
-        ("right", pa.float32()),  # exact match, or VQA accuracy
-        ("anls", pa.float32()),
-        ("entropy", pa.float32()),  # of the first answer token, nats
-        ("tokens", pa.int32()),
-        ("native", pa.int32()),
-        ("coverage", pa.float32()),  # of the cells that the boxes touch
-        ("covered_area", pa.float32()),  # of the boxes' area
-        ("pointing", pa.float32()),
-        ("own_auc", pa.float32()),
+        ("right", pa.float32()),  # 1 or 0 by exact match, or VQA accuracy in [0, 1]
+        ("anls", pa.float32()),  # Levenshtein similarity in [0, 1]; of VQA data alone
+        ("entropy", pa.float32()),  # of the first answer token, in nats
+        ("tokens", pa.int32()),  # visual tokens that the language model held, glance included
+        ("native", pa.int32()),  # visual tokens of the whole picture
+        # The others are null where the evidence has no boxes, or boxes that are large (rows.SMALL_BOXES).
+        (
+            "coverage",
+            pa.float32(),
+        ),  # share of the cells touched by the boxes, that were kept native
+        ("covered_area", pa.float32()),  # the same, each cell by how much of the boxes it holds
+        (
+            "pointing",
+            pa.float32(),
+        ),  # 1 where the highest score is on a touched cell; null without one
+        ("own_auc", pa.float32()),  # AUC of the score, own boxes against those of other questions
     ]
 )
 KEY = ("picture", "index", "detail", "method", "budget")
-Pair = tuple[str, float]
+ORDER = ("detail", "picture", "index", "method", "budget")
+
+
+def table_of(rows: list[Row]) -> pa.Table:
+    """Rows as one table, as `SCHEMA`."""
+    return pa.Table.from_pylist(rows, SCHEMA)
 
 
 # ----------------------------------------------------------------------------------- on disk
 
 
-def write_part(out: Path, number: int, rank: int, rows: list[dict[str, Any]]) -> None:
-    """Keep a finished block: written aside and renamed, so that a part is whole or not there."""
+def write_part(out: Path, number: int, rank: int, rows: list[Row]) -> None:
+    """Keep a finished block, named by its number and the rank of the process that measured it."""
     folder = out / "parts"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{rank:02d}-{number:06d}.parquet"
-    _write(table_of(rows), path)
-
-
-def table_of(rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as one table, as `SCHEMA`."""
-    return pa.Table.from_pylist(rows, SCHEMA)
+    _write(table_of(rows), folder / f"{rank:02d}-{number:06d}.parquet")
 
 
 def merge_parts(out: Path) -> pa.Table:
     """All rows so far as one table, in `rows.parquet`; the parts are gone afterwards.
 
-    A block that was measured twice counts once.
+    A row that was measured twice counts once: the first stays.
     """
     parts = sorted((out / "parts").glob("*.parquet"))
     path = out / "rows.parquet"
@@ -70,21 +77,13 @@ def merge_parts(out: Path) -> pa.Table:
         return SCHEMA.empty_table()
     table = pa.concat_tables(tables)
     if parts:
-        first = {key: row for row, key in reversed(list(enumerate(keys(table))))}
+        first = {key: row for row, key in reversed(list(enumerate(_keys(table))))}
         table = table.take(pa.array(sorted(first.values())))
-        order = [(name, "ascending") for name in ("detail", "picture", "index", "method", "budget")]
-        table = table.sort_by(order)
+        table = table.sort_by([(name, "ascending") for name in ORDER])
         _write(table, path)
         for part in parts:
             part.unlink()
     return table
-
-
-def forget(out: Path, methods: Sequence[str]) -> None:
-    """Drop the rows of some methods."""
-    table = merge_parts(out)
-    gone = pc.is_in(table.column("method"), pa.array(methods, pa.string()))
-    _write(table.filter(pc.invert(gone)), out / "rows.parquet")
 
 
 def read_rows(out: Path) -> pa.Table:
@@ -93,12 +92,37 @@ def read_rows(out: Path) -> pa.Table:
     return pq.read_table(path, schema=SCHEMA) if path.exists() else SCHEMA.empty_table()
 
 
+def forget(out: Path, methods: Sequence[str]) -> None:
+    """Drop the rows of some methods."""
+    table = merge_parts(out)
+    dropped = pc.is_in(table.column("method"), pa.array(methods, pa.string()))
+    _write(table.filter(pc.invert(dropped)), out / "rows.parquet")
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    """Written aside and renamed, so that a file is whole or not there."""
+    aside = path.with_suffix(".writing")
+    pq.write_table(table, aside, compression="zstd")
+    aside.replace(path)
+
+
+# ----------------------------------------------------------------------------------- in memory
+
+
 def present_pairs(table: pa.Table) -> set[Pair]:
     """The pairs of method and budget that have rows."""
     return set(zip(table.column("method").to_pylist(), table.column("budget").to_pylist()))
 
 
-def rows_of(table: pa.Table, pair: Pair) -> dict[Ref, dict[str, Any]]:
+def done_pairs(table: pa.Table) -> dict[Ref, set[Pair]]:
+    """Per question, the pairs of method and budget that have a row."""
+    done: dict[Ref, set[Pair]] = {}
+    for picture, index, detail, method, budget in _keys(table):
+        done.setdefault(Ref(picture, index, detail), set()).add((method, budget))
+    return done
+
+
+def rows_of(table: pa.Table, pair: Pair) -> dict[Ref, Row]:
     """The rows of one method at one budget, by question."""
     chosen = pc.and_(
         pc.equal(table.column("method"), pair[0]), pc.equal(table.column("budget"), pair[1])
@@ -107,20 +131,6 @@ def rows_of(table: pa.Table, pair: Pair) -> dict[Ref, dict[str, Any]]:
     return {Ref(row["picture"], row["index"], row["detail"]): row for row in rows}
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    aside = path.with_suffix(".writing")
-    pq.write_table(table, aside, compression="zstd")
-    aside.replace(path)
-
-
-def keys(table: pa.Table) -> Iterable[tuple]:
-    """The key of each row: question, method and budget."""
+def _keys(table: pa.Table) -> Iterable[tuple[str, int, float, str, float]]:
+    """The key of each row: the question, the method and the budget."""
     return zip(*(table.column(name).to_pylist() for name in KEY))
-
-
-def done_pairs(table: pa.Table) -> dict[Ref, set[Pair]]:
-    """Per question, the pairs of method and budget that have a row."""
-    done: dict[Ref, set[Pair]] = {}
-    for picture, index, detail, method, budget in keys(table):
-        done.setdefault(Ref(picture, index, detail), set()).add((method, budget))
-    return done

@@ -7,9 +7,9 @@ that a machine's drift meets all of them; ratios to stock are taken within a que
 Modelled: how many tokens go through how many blocks of the vision tower and the text model is counted
 twice: on the same pictures enlarged to the benchmark's size (a glance and the like do not grow with a
 picture), and on the pictures as they are, whose tokens are then scaled ("same shares": the operating
-point at which the accuracy was measured). It is priced by the stage times that `arr_coc.benchmark` took
-at the shapes of Qwen3-VL-2B. A peer's own arithmetic (similarities, sorting) is priced at nothing,
-ARR-COC's maps at what the benchmark saw.
+point at which the accuracy was measured). That work is priced by the stage times that
+`arr_coc.benchmark` took at the shapes of Qwen3-VL-2B. A peer's own arithmetic (similarities, sorting)
+is priced at nothing, ARR-COC's maps at what the benchmark saw.
 """
 
 import json
@@ -26,42 +26,50 @@ import torch
 from tqdm import tqdm
 
 from arr_coc.evaluate.questions import Item
-from arr_coc.evaluate.rows import budget_tokens, check_fallback, handed
+from arr_coc.evaluate.rows import budget_tokens, check_fallback, question_for
 from arr_coc.evaluate.stats import LEVELS
 from arr_coc.evaluate.store import FULL
-from arr_coc.qwen import batch
+from arr_coc.peers.base import Method
+from arr_coc.peers.methods import METHODS
+from arr_coc.qwen.batch import first_token
+from arr_coc.qwen.model import ARRCOCQwen
 
 CURVE = Path("results") / "benchmark-2b-cpu.json"
 RESAMPLES = 1000
 COUNTED = 4  # questions on which work is counted: it hardly depends on the question
 TEXT_LAYERS = 28  # of Qwen3-VL-2B: a pass through the first K layers costs K of these
 
+Points = tuple[tuple[float, ...], tuple[float, ...]]  # tokens, rising, and seconds
+
 
 @dataclass
 class Work:
-    """What went through the model: `{tokens in a pass: passes through one block}`.
+    """What went through the model.
 
-    `vision` counts visual tokens, `text` all tokens of the sequence.
+    Attributes:
+        vision: passes through one block of the vision tower, by the visual tokens in the pass.
+        text: passes through one text layer, by all tokens of the sequence.
+        vision_depth, text_depth: the blocks and layers that the model has.
     """
 
-    vision: Counter
-    text: Counter
+    vision: Counter[int]
+    text: Counter[int]
     vision_depth: int
     text_depth: int
 
 
 @contextmanager
-def counted(host: Any) -> Iterator[Work]:
-    """Count the work done inside the block, by hooks that are gone afterwards."""
+def counted(host: ARRCOCQwen) -> Iterator[Work]:
+    """Count the work done inside the block, by hooks that are removed afterwards."""
     visual, text = host.model.model.visual, host.model.model.language_model
-    merged = host.geometry.merge**2
+    patches_per_token = host.geometry.merge**2
     work = Work(Counter(), Counter(), len(visual.blocks), len(text.layers))
 
-    def on_vision(module, args, kwargs):
+    def on_vision(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         states = args[0] if args else kwargs["hidden_states"]  # (patches, C)
-        work.vision[len(states) // merged] += 1
+        work.vision[len(states) // patches_per_token] += 1
 
-    def on_text(module, args, kwargs):
+    def on_text(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         states = args[0] if args else kwargs["hidden_states"]  # (1, L, D)
         work.text[states.shape[1]] += 1
 
@@ -78,20 +86,20 @@ def counted(host: Any) -> Iterator[Work]:
 class CostCurve:
     """Seconds of a model's stages against visual tokens, on an image of `image_tokens`.
 
-    `encode` and `prefill` are `(tokens, seconds)` rising in tokens; in between and outside it is
-    linear. `relevance` are the seconds of ARR-COC's maps, `preprocess` those of the image.
+    `encode` and `prefill` are linear between their points and beyond them. `relevance` are the seconds
+    of ARR-COC's maps, `preprocess` those of the image. `source` says where it was measured.
     """
 
     image_tokens: int
-    encode: tuple[tuple[float, ...], tuple[float, ...]]
-    prefill: tuple[tuple[float, ...], tuple[float, ...]]
+    encode: Points
+    prefill: Points
     relevance: float
     preprocess: float
     source: str
 
     @classmethod
     def load(cls, path: Path = CURVE) -> "CostCurve":
-        """Read what `arr_coc.benchmark` wrote; the case "before" has no glance inside."""
+        """Read what `arr_coc.benchmark` wrote, at its largest image; case "before" has no glance."""
         report = json.loads(path.read_text())
         cases = [e for e in report["summary"] if e["case"] in ("stock", "before")]
         largest = max(e["image_tokens"] for e in cases)
@@ -110,12 +118,16 @@ class CostCurve:
         encode, prefill = (tokens, seconds("encode")), (tokens, seconds("prefill"))
         return cls(largest, encode, prefill, relevance, preprocess, what)
 
-    def seconds(self, work: Work, native: int, prompt_tokens: int, is_ours: bool) -> float:
-        """Modelled seconds to the first token of some work on an image of `native` tokens.
+    def seconds(self, work: Work, native_tokens: int, prompt_tokens: int, is_ours: bool) -> float:
+        """Modelled seconds to the first token.
 
-        Visual tokens are scaled to this curve's image; a prompt's own tokens are in its prefill.
+        Args:
+            work: that was done on an image.
+            native_tokens: of that image; its visual tokens are scaled to this curve's image.
+            prompt_tokens: of the text around it, which the curve's prefill already holds.
+            is_ours: whether ARR-COC's maps are part of it.
         """
-        scale = self.image_tokens / native
+        scale = self.image_tokens / native_tokens
         total = self.preprocess + (self.relevance if is_ours else 0.0)
         for tokens, passes in work.vision.items():
             total += _line(self.encode, tokens * scale) * passes / work.vision_depth
@@ -126,7 +138,7 @@ class CostCurve:
         return total
 
 
-def _line(points: tuple[tuple[float, ...], tuple[float, ...]], at: float) -> float:
+def _line(points: Points, at: float) -> float:
     """Linear between points, on along the outer two beyond them, and never below nothing."""
     x, y = (np.asarray(axis, float) for axis in points)
     i = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
@@ -135,59 +147,77 @@ def _line(points: tuple[tuple[float, ...], tuple[float, ...]], at: float) -> flo
 
 
 def measure_time(
-    host: Any,
-    methods: dict[str, Any],
+    host: ARRCOCQwen,
+    methods: dict[str, Method],
     budgets: Sequence[float],
     items: Sequence[Item],
     curve: CostCurve | None,
     *,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Rows of `question`, `method`, `budget`, `seconds`, stages and `modelled` seconds.
+    """One row per question, method and budget.
 
     Stock is measured once a question, whether it is among the methods or not. Work is counted on the
     first `COUNTED` questions, which are the warm-up too; their medians stand in every row.
-    """
-    from arr_coc.peers.methods import METHODS
 
-    pairs = [FULL] + [(m, b) for m in methods if m != FULL[0] for b in budgets]
-    methods = {FULL[0]: METHODS[FULL[0]](), **methods}
-    modelled = {pair: _modelled(host, curve, methods[pair[0]], *pair, items) for pair in pairs}
+    Args:
+        host: the base with its weights.
+        methods: by name.
+        budgets: shares of an image's visual tokens.
+        items: questions.
+        curve: prices of the stages; None models nothing.
+        seed: of the order in which methods take turns.
+
+    Returns:
+        Rows of `question` (its number), `method`, `budget`, `seconds` to the first token, the seconds of
+        each stage as `NAME_s`, and what `_modelled` gives.
+    """
+    stock = FULL[0]
+    pairs = [FULL] + [(name, budget) for name in methods if name != stock for budget in budgets]
+    methods = {stock: METHODS[stock](), **methods}
+    modelled = {pair: _modelled(host, curve, methods[pair[0]], pair[1], items) for pair in pairs}
     rng, rows = np.random.default_rng(seed), []
     for number, item in enumerate(tqdm(items, desc="time", unit="question")):
         for i in rng.permutation(len(pairs)):
             name, share = pairs[i]
             row = {"question": number, "method": name, "budget": share}
-            row |= _timed(host, methods[name], name, share, item)
+            row |= _timed(host, methods[name], share, item)
             rows.append(row | modelled[pairs[i]])
     return rows
 
 
-def _timed(host, method, name: str, share: float, item: Item) -> dict[str, float]:
+def _timed(host: ARRCOCQwen, method: Method, share: float, item: Item) -> dict[str, float]:
     """One question from the image to the first token, as `ARRCOCQwen.stream` would pay for it."""
     host.synchronize()
     start = time.perf_counter()
     with torch.inference_mode():
         ask = host.prepare(item.image, item.text)
         prepared = time.perf_counter()
-        reduced = method(host, ask, handed(name, item), budget_tokens(share, ask.picture.tokens))
+        budget = budget_tokens(share, ask.picture.tokens)
+        reduced = method(host, ask, question_for(method, item), budget)
         chosen = time.perf_counter()
-        batch.first_token(host, reduced.prompt, reduced)
+        first_token(host, reduced.prompt, reduced)
     host.synchronize()
     end = time.perf_counter()
-    check_fallback(name, [reduced])
+    check_fallback(method.name, [reduced])
     stages = {f"{stage}_s": seconds for stage, seconds in reduced.seconds.items()}
     stages |= {"preprocess_s": prepared - start, "prefill_s": end - chosen}
     return {"seconds": end - start, **stages}
 
 
-def _modelled(host, curve, method, name: str, share: float, items) -> dict[str, float]:
+def _modelled(
+    host: ARRCOCQwen,
+    curve: CostCurve | None,
+    method: Method,
+    share: float,
+    items: Sequence[Item],
+) -> dict[str, float]:
     """Medians over the first items, which are the warm-up too; no seconds without a curve.
 
     `modelled` and `modelled_same_shares` seconds, and `encoder_share` and `encoder_share_same_shares`:
-    visual tokens that went through the encoder, of the picture's own.
+    visual tokens that went through the encoder, as a share of the picture's own.
     """
-    found: dict[str, list] = {}
+    values: dict[str, list[float]] = {}
     for item in items[:COUNTED]:
         ask = host.prepare(item.image, item.text)
         grids = {"_same_shares": ask.picture.grid}
@@ -195,16 +225,18 @@ def _modelled(host, curve, method, name: str, share: float, items) -> dict[str, 
         for suffix, grid in grids.items():
             with torch.inference_mode(), counted(host) as work:
                 ask = host.prepare(item.image, item.text, grid)
-                native = ask.picture.tokens
-                reduced = method(host, ask, handed(name, item), budget_tokens(share, native))
-                batch.first_token(host, reduced.prompt, reduced)
-            seen = sum(tokens * passes for tokens, passes in work.vision.items())
-            found.setdefault(f"encoder_share{suffix}", []).append(seen / work.vision_depth / native)
+                native_tokens = ask.picture.tokens
+                budget = budget_tokens(share, native_tokens)
+                reduced = method(host, ask, question_for(method, item), budget)
+                first_token(host, reduced.prompt, reduced)
+            encoded = sum(tokens * passes for tokens, passes in work.vision.items())
+            encoder_share = encoded / work.vision_depth / native_tokens
+            values.setdefault(f"encoder_share{suffix}", []).append(encoder_share)
             if curve is not None:
                 words = ask.prompt.prefix.shape[1] + ask.prompt.suffix.shape[1]
-                seconds = curve.seconds(work, native, words, name.startswith("arr-coc"))
-                found.setdefault(f"modelled{suffix}", []).append(seconds)
-    return {key: float(np.median(values)) for key, values in found.items()}
+                seconds = curve.seconds(work, native_tokens, words, method.is_ours)
+                values.setdefault(f"modelled{suffix}", []).append(seconds)
+    return {key: float(np.median(each)) for key, each in values.items()}
 
 
 def _enlarged(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
@@ -217,7 +249,7 @@ def _enlarged(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
 def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Per method and budget: p50, p95, mean stages, ratio to stock (paired) and modelled seconds."""
     stock = {row["question"]: row for row in rows if row["method"] == FULL[0]}
-    groups: dict[tuple, list] = {}
+    groups: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["method"], row["budget"]), []).append(row)
     summary = []
@@ -230,7 +262,7 @@ def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             "n": len(group),
             "p50_s": round(float(np.percentile(seconds, 50)), 5),
             "p95_s": round(float(np.percentile(seconds, 95)), 5),
-            "ratio_to_stock": _median(ratio),
+            "ratio_to_stock": _median_estimate(ratio),
         }
         stages = sorted({key for row in group for key in row if key.endswith("_s") and row[key]})
         entry["stages_s"] = {
@@ -238,8 +270,8 @@ def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for key in stages
         }
         for suffix in ("", "_same_shares"):
-            if (seen := group[0].get(f"encoder_share{suffix}")) is not None:
-                entry[f"encoder_share{suffix}"] = round(seen, 4)
+            if (encoded := group[0].get(f"encoder_share{suffix}")) is not None:
+                entry[f"encoder_share{suffix}"] = round(encoded, 4)
             if (modelled := group[0].get(f"modelled{suffix}")) is not None:
                 whole = stock[group[0]["question"]][f"modelled{suffix}"]
                 entry[f"modelled_2b{suffix}_s"] = round(modelled, 3)
@@ -248,7 +280,7 @@ def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return summary
 
 
-def _median(values: np.ndarray) -> dict[str, Any]:
+def _median_estimate(values: np.ndarray) -> dict[str, Any]:
     """The median and its 95 % bootstrap interval over questions."""
     rng = np.random.default_rng(0)
     draws = np.median(rng.choice(values, (RESAMPLES, len(values))), axis=1)

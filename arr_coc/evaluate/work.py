@@ -3,10 +3,9 @@
 A block that is done is on disk before the next one starts, so that a killed run goes on where it was.
 """
 
-import argparse
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 import torch
@@ -15,7 +14,7 @@ from tqdm import tqdm
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate import store
 from arr_coc.evaluate.questions import Ref, Source
-from arr_coc.evaluate.rows import RememberingHost
+from arr_coc.evaluate.settings import Settings
 from arr_coc.evaluate.store import FULL, Pair
 from arr_coc.peers.methods import EVERY
 from arr_coc.qwen.model import ARRCOCQwen
@@ -23,104 +22,111 @@ from arr_coc.qwen.model import ARRCOCQwen
 Block = tuple[int, list[tuple[Ref, frozenset[Pair]]]]  # its number; what is pending per question
 
 
-def pairs(args: argparse.Namespace) -> frozenset[Pair]:
+def measure(settings: Settings, source: Source, rank: int, world: int) -> None:
+    """Measure all that is pending, in this process's share of the blocks; rows go to disk.
+
+    Args:
+        settings: of the command.
+        source: of the questions.
+        rank: of this process, from 0.
+        world: processes that were started together, each with a share of the blocks.
+    """
+    done = store.done_pairs(store.read_rows(settings.out))
+    wanted = wanted_pairs(settings.methods, settings.budgets)
+    with ExitStack() as stack:
+        pool, parallel = None, map
+        if settings.workers > 1:
+            context = multiprocessing.get_context("spawn")
+            start = (settings.workers, _start_worker, (settings, source))
+            pool = stack.enter_context(context.Pool(*start))
+            parallel = pool.map
+        blocks: Iterable[Block] = pending_blocks(source.blocks(parallel), wanted, done)
+        if world > 1:
+            blocks = (block for block in blocks if block[0] % world == rank)
+        if not source.is_streamed:  # a stream's blocks must be met one by one
+            blocks = list(blocks)
+        total = len(blocks) if isinstance(blocks, list) else None
+        if total == 0:
+            return
+        if pool is None:
+            counts: Iterable[int] = map(Worker(settings, source, rank), blocks)
+        else:
+            counts = pool.imap_unordered(_work, blocks)
+        _show_progress(counts, total, hidden=rank > 0)
+        if pool is not None:
+            pool.close()
+            pool.join()
+
+
+def wanted_pairs(methods: Sequence[str], budgets: Sequence[float]) -> frozenset[Pair]:
     """Every method at every budget; the stock model once."""
     return frozenset(
-        FULL if method == FULL[0] else (method, budget)
-        for method in args.methods
-        for budget in args.budgets
+        FULL if method == FULL[0] else (method, budget) for method in methods for budget in budgets
     )
 
 
 def pending_blocks(
     blocks: Iterable[list[Ref]], wanted: frozenset[Pair], done: dict[Ref, set[Pair]]
-) -> Iterable[Block]:
+) -> Iterator[Block]:
     """The blocks with what is still to be measured; finished ones are left out."""
     for number, refs in enumerate(blocks):
-        left = [(ref, wanted - done.get(ref, set())) for ref in refs]
-        if left := [(ref, missing) for ref, missing in left if missing]:
-            yield number, left
+        missing = [(ref, wanted - done.get(ref, set())) for ref in refs]
+        if pending := [(ref, pairs) for ref, pairs in missing if pairs]:
+            yield number, pending
 
 
-# -------------------------------------------------------------------------------------- the work
-
-
-def load_host(cls: type[ARRCOCQwen], args: argparse.Namespace) -> ARRCOCQwen:
+def load_host(settings: Settings) -> ARRCOCQwen:
     """The base with its ARR-COC weights, on this process's device."""
-    device = args.device
+    device = settings.device
     if device is None and torch.cuda.is_available():
         device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-    dtype = getattr(torch, args.dtype) if args.dtype else None
-    return cls.from_pretrained(args.base, args.weights, device=device, dtype=dtype)
+    dtype = getattr(torch, settings.dtype) if settings.dtype else None
+    return ARRCOCQwen.from_pretrained(settings.base, settings.weights, device=device, dtype=dtype)
 
 
 class Worker:
     """One process's host and methods; measures blocks and writes them."""
 
-    def __init__(self, args: argparse.Namespace, origin: Source, rank: int) -> None:
-        torch.set_num_threads(args.threads)
-        self.args, self.origin, self.rank = args, origin, rank
-        self.host = load_host(RememberingHost, args)
-        self.methods = {name: EVERY[name]() for name in args.methods}
+    def __init__(self, settings: Settings, source: Source, rank: int) -> None:
+        torch.set_num_threads(settings.threads)
+        self.settings, self.source, self.rank = settings, source, rank
+        self.host = load_host(settings)
+        self.methods = {name: EVERY[name]() for name in settings.methods}
 
     def __call__(self, block: Block) -> int:
-        """Measure one block; returns its rows."""
-        number, left = block
+        """Measure one block; returns the number of its rows."""
+        number, pending = block
         rows = evaluate_rows.measure_items(
             self.host,
             self.methods,
-            self.origin.load([ref for ref, _ in left]),
-            [missing for _, missing in left],
-            dataset=self.origin.name,
-            scoring=self.origin.scoring,
-            batch=self.args.batch,
-            max_new_tokens=self.args.max_new_tokens,
+            self.source.load([ref for ref, _ in pending]),
+            [pairs for _, pairs in pending],
+            dataset=self.source.name,
+            scoring=self.source.scoring,
+            batch=self.settings.batch,
+            max_new_tokens=self.settings.max_new_tokens,
         )
-        store.write_part(self.args.out, number, self.rank, rows)
+        store.write_part(self.settings.out, number, self.rank, rows)
         return len(rows)
 
 
-_worker: Worker | None = None  # of a pool's process
+_worker: Worker | None = None  # in each process of a pool
 
 
-def _start_worker(args: argparse.Namespace, origin: Source) -> None:
+def _start_worker(settings: Settings, source: Source) -> None:
     global _worker
-    _worker = Worker(args, origin, 0)
+    _worker = Worker(settings, source, 0)
 
 
 def _work(block: Block) -> int:
     return _worker(block)
 
 
-def measure(args: argparse.Namespace, origin: Source, rank: int, world: int) -> None:
-    """Measure all that is pending, in this process's share of the blocks."""
-    done = store.done_pairs(store.read_rows(args.out))
-    with ExitStack() as stack:
-        spread: Callable = map
-        if args.workers > 1:
-            context = multiprocessing.get_context("spawn")
-            pool = stack.enter_context(context.Pool(args.workers, _start_worker, (args, origin)))
-            spread = pool.map
-        blocks: Iterable[Block] = pending_blocks(origin.blocks(spread), pairs(args), done)
-        if world > 1:
-            blocks = (block for block in blocks if block[0] % world == rank)
-        if not hasattr(origin, "held"):  # a stream's blocks must be met one by one
-            blocks = list(blocks)
-        total = len(blocks) if isinstance(blocks, list) else None
-        if total == 0:
-            return
-        answers = (
-            pool.imap_unordered(_work, blocks)
-            if args.workers > 1
-            else map(Worker(args, origin, rank), blocks)
-        )
-        hidden = rank > 0
-        with tqdm(total=total, desc="evaluate", unit="block", disable=hidden) as bar:
-            rows = 0
-            for count in answers:
-                rows += count
-                bar.set_postfix_str(f"{rows} rows")
-                bar.update()
-        if args.workers > 1:
-            pool.close()
-            pool.join()
+def _show_progress(counts: Iterable[int], total: int | None, *, hidden: bool) -> None:
+    """Take the numbers of rows as they come, a block each, and show how many there are."""
+    rows = 0
+    with tqdm(total=total, desc="evaluate", unit="block", disable=hidden) as bar:
+        for count in counts:
+            rows += count
+            bar.set_postfix_str(f"{rows} rows")
+            bar.update()

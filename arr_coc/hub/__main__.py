@@ -6,12 +6,10 @@
     python -m arr_coc.hub push-results ORG/RESULTS --yes
 
 Without `--yes` nothing is sent and no network is used: the exact list of files and sizes is printed.
-The token is the secret HF_TOKEN, or that of `hf auth login`. Which files go is decided in
-`files`, what the cards say in `cards`, what is tried beforehand in `check`. The last
-stdout line is JSON.
+The token is the secret HF_TOKEN, or that of `hf auth login`. Which files go is decided in `files`, what
+the cards say in `cards`, what is tried beforehand in `check`. The last stdout line is JSON.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -22,31 +20,103 @@ from typing import Any
 
 from huggingface_hub import HfApi, errors
 
-from arr_coc.hub import cards
 from arr_coc.hub import files as hub_files
-from arr_coc.hub.check import FAILED, Refused, account, check, check_header, said
-from arr_coc.hub.files import FLAVOR, ROOT, Files
+from arr_coc.hub.check import FAILED, Refused, account, check, check_header, sentence
+from arr_coc.hub.files import FLAVOR, Files
+from arr_coc.hub.settings import (
+    WAIT_S,
+    Check,
+    Push,
+    PushModel,
+    PushResults,
+    PushSpace,
+    parse,
+    separate,
+)
 from arr_coc.qwen import loading
 
-WAIT_S, POLL_S = 1800.0, 5.0  # README's startup_duration_timeout is 30 minutes
+POLL_S = 5.0
 GRACE_S = 60.0  # how long a stage may still be that of the version before
 RUNNING = "RUNNING"
-VARIABLES = {"base": "ARR_COC_BASE", "weights": "ARR_COC_WEIGHTS", "revisions": "ARR_COC_REVISIONS"}
-SETTINGS = {"GRADIO_SSR_MODE": "false"}
+VARIABLES = {"GRADIO_SSR_MODE": "false"}  # of every Space
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    settings = parse(argv, __doc__.splitlines()[0])
+    try:
+        report = RUN[type(settings)](settings)
+    except (Refused, ValueError, OSError, loading.HTTP_ERROR) as error:
+        sys.exit(f"hub: {sentence(error)}")
+    print(json.dumps(report))
+    if report.get("wrong"):
+        sys.exit(1)
 
 
 # ------------------------------------------------------------------------------------- pushing
 
 
-def listing(files: Files) -> str:
+def push_model(settings: PushModel) -> dict[str, Any]:
+    """Publish weights, with a card made from results."""
+    revision = settings.tag or "main"
+    files = hub_files.model_files(settings.weights, settings.repo, settings.results, revision)
+    return push(settings, "model", files)
+
+
+def push_results(settings: PushResults) -> dict[str, Any]:
+    """Publish results as a data set; earlier ones there stay."""
+    return push(settings, "dataset", hub_files.results_files(settings.results), mirror=False)
+
+
+def push(settings: Push, kind: str, files: Files, *, mirror: bool = True) -> dict[str, Any]:
+    """Print the list; with `--yes` create the repo if need be, upload and tag.
+
+    Args:
+        settings: where to.
+        kind: "model", "space" or "dataset".
+        files: the list.
+        mirror: whether what the repo holds beside the list is removed.
+
+    Returns:
+        What the last line says.
+    """
+    sizes = hub_files.sizes(files)
+    print(f"{kind} {settings.repo}" + (f", version {settings.tag}" if settings.tag else ""))
+    print(listing(sizes))
+    if mirror:
+        print("anything else in that repo is removed")
+    report = {
+        "repo": settings.repo,
+        "type": kind,
+        "files": len(sizes),
+        "bytes": sum(sizes.values()),
+        "tag": settings.tag,
+        "pushed": settings.yes,
+    }
+    if not settings.yes:
+        print("dry run: nothing was sent; --yes sends it")
+        return report
+    api = HfApi()
+    print(f"as {account(api)}")
+    check_tag(api, settings.repo, kind, settings.tag)
+    if isinstance(settings, PushSpace):
+        prepare_space(api, settings)
+    else:
+        private = settings.private or None
+        api.create_repo(settings.repo, repo_type=kind, private=private, exist_ok=True)
+    report["commit"] = upload(api, settings, kind, files, mirror=mirror)
+    prefix = "" if kind == "model" else f"{kind}s/"
+    return report | {"url": f"{api.endpoint}/{prefix}{settings.repo}"}
+
+
+def listing(sizes: dict[str, int]) -> str:
     """The exact list, a line per file: bytes and path; then the sum."""
-    found = hub_files.sizes(files)
-    lines = [f"{size:>12,}  {name}" for name, size in found.items()]
-    return "\n".join([*lines, f"{sum(found.values()):>12,}  in {len(found)} files"])
+    lines = [f"{size:>12,}  {name}" for name, size in sizes.items()]
+    return "\n".join([*lines, f"{sum(sizes.values()):>12,}  in {len(sizes)} files"])
 
 
 def check_tag(api: HfApi, repo: str, kind: str, tag: str | None) -> None:
-    """Versions are not moved: refuse a tag that the repo already has."""
+    """Raise Refused for a tag that the repo already has: versions are not moved."""
     if not tag:
         return
     try:
@@ -57,129 +127,87 @@ def check_tag(api: HfApi, repo: str, kind: str, tag: str | None) -> None:
         raise Refused(f"{repo} already has a version {tag}; versions are not moved, choose another")
 
 
-def upload(api: HfApi, args: argparse.Namespace, kind: str, files: Files, *, mirror: bool) -> str:
-    """Upload a list in one commit, and tag it; returns the commit.
-
-    With `mirror`, what the repo holds beside the list is removed.
-    """
+def upload(api: HfApi, settings: Push, kind: str, files: Files, *, mirror: bool) -> str:
+    """Upload a list in one commit, and tag it; returns the commit. `mirror` as in `push`."""
     with tempfile.TemporaryDirectory() as folder:
         hub_files.stage(files, Path(folder))
         done = api.upload_folder(
-            repo_id=args.repo,
+            repo_id=settings.repo,
             repo_type=kind,
             folder_path=folder,
-            commit_message=args.message or f"Publish {args.tag or 'from the repository'}",
+            commit_message=settings.message or f"Publish {settings.tag or 'from the repository'}",
             delete_patterns="*" if mirror else None,
         )
-    if args.tag:
-        api.create_tag(args.repo, tag=args.tag, revision=done.oid, repo_type=kind)
+    if settings.tag:
+        api.create_tag(settings.repo, tag=settings.tag, revision=done.oid, repo_type=kind)
     return done.oid
-
-
-def push(
-    args: argparse.Namespace, kind: str, files: Files, *, mirror: bool = True
-) -> dict[str, Any]:
-    """Print the list; with `--yes` create the repo if need be, upload and tag."""
-    found = hub_files.sizes(files)
-    print(f"{kind} {args.repo}" + (f", version {args.tag}" if args.tag else ""))
-    print(listing(files))
-    if mirror:
-        print("anything else in that repo is removed")
-    report = {
-        "repo": args.repo,
-        "type": kind,
-        "files": len(found),
-        "bytes": sum(found.values()),
-        "tag": args.tag,
-        "pushed": args.yes,
-    }
-    if not args.yes:
-        print("dry run: nothing was sent; --yes sends it")
-        return report
-    api = HfApi()
-    print(f"as {account(api)}")
-    check_tag(api, args.repo, kind, args.tag)
-    if kind == "space":
-        prepare_space(api, args)
-    else:
-        api.create_repo(args.repo, repo_type=kind, private=args.private or None, exist_ok=True)
-    report["commit"] = upload(api, args, kind, files, mirror=mirror)
-    prefix = "" if kind == "model" else f"{kind}s/"
-    return report | {"url": f"{api.endpoint}/{prefix}{args.repo}"}
-
-
-def push_model(args: argparse.Namespace) -> dict[str, Any]:
-    """Weights, with a card made from results."""
-    revision = args.tag or "main"
-    files = hub_files.model_files(args.weights, args.repo, args.results, revision)
-    return push(args, "model", files)
-
-
-def push_results(args: argparse.Namespace) -> dict[str, Any]:
-    """Results as a data set that the viewer and DuckDB open; earlier ones there stay."""
-    return push(args, "dataset", hub_files.results_files(args.results), mirror=False)
 
 
 # ----------------------------------------------------------------------------------- the Space
 
 
-def variables(args: argparse.Namespace) -> dict[str, str]:
-    """What the Space's environment is to hold; an empty one is to be removed."""
-    given = {name: getattr(args, key) for key, name in VARIABLES.items()}
-    return SETTINGS | {name: value for name, value in given.items() if value is not None}
-
-
-def push_space(args: argparse.Namespace) -> dict[str, Any]:
-    """The app, with torch pinned for its hardware; then variables, hardware, and waiting."""
+def push_space(settings: PushSpace) -> dict[str, Any]:
+    """Publish the app, with torch pinned for its hardware; then variables, hardware, and waiting."""
     check_header()
-    files = hub_files.space_files(args.hardware)
-    print(f"hardware {FLAVOR[args.hardware]}, torch {hub_files.TORCH[args.hardware]}")
-    for name, value in variables(args).items():
+    hardware, flavor = settings.hardware, FLAVOR[settings.hardware]
+    files = hub_files.space_files(hardware)
+    print(f"hardware {flavor}, torch {hub_files.TORCH[hardware]}")
+    for name, value in variables(settings).items():
         print(f"variable {name}={value}" if value else f"variable {name} removed")
-    report = push(args, "space", files) | {"hardware": FLAVOR[args.hardware]}
-    if not args.yes:
+    report = push(settings, "space", files) | {"hardware": flavor}
+    if not settings.yes:
         return report
     api = HfApi()
-    runtime = api.get_space_runtime(args.repo)
-    if (runtime.requested_hardware or runtime.hardware) != report["hardware"]:
-        api.request_space_hardware(args.repo, report["hardware"])
+    runtime = api.get_space_runtime(settings.repo)
+    if (runtime.requested_hardware or runtime.hardware) != flavor:
+        api.request_space_hardware(settings.repo, flavor)
     report["stage"] = "not waited for"
-    if not args.no_wait:
+    if settings.wait:
         report["stage"] = wait_until_running(
-            api, args.repo, report["commit"], args.timeout, hardware=report["hardware"]
+            api, settings.repo, report["commit"], settings.timeout, hardware=flavor
         )
     return report
 
 
-def prepare_space(api: HfApi, args: argparse.Namespace) -> None:
+def variables(settings: PushSpace) -> dict[str, str]:
+    """What the Space's environment is to hold; an empty one is to be removed."""
+    given = {
+        "ARR_COC_BASE": settings.base,
+        "ARR_COC_WEIGHTS": settings.weights,
+        "ARR_COC_REVISIONS": settings.revisions,
+    }
+    return VARIABLES | {name: value for name, value in given.items() if value is not None}
+
+
+def prepare_space(api: HfApi, settings: PushSpace) -> None:
     """Create the Space if need be, and set its variables before the build that reads them.
 
     Raises:
         Refused: where the weights it is to load cannot be had.
     """
-    if args.weights:
-        for revision in (args.revisions or "").split(",") if args.revisions else [None]:
-            try:
-                api.repo_info(args.weights, revision=revision and revision.strip())
-            except errors.HfHubHTTPError as error:
-                raise Refused(
-                    f"weights {args.weights!r} at revision {revision or 'main'!r}: {said(error)}"
-                ) from error
-    hardware = FLAVOR[args.hardware]
+    for revision in separate(settings.revisions) if settings.weights else ():
+        try:
+            api.repo_info(settings.weights, revision=revision)
+        except errors.HfHubHTTPError as error:
+            raise Refused(
+                f"weights {settings.weights!r} at revision {revision or 'main'!r}: "
+                f"{sentence(error)}"
+            ) from error
+    flavor = FLAVOR[settings.hardware]
     api.create_repo(
-        args.repo,
+        settings.repo,
         repo_type="space",
         space_sdk="gradio",
-        space_hardware=None if hardware == FLAVOR["cpu"] else hardware,
-        private=args.private or None,
+        space_hardware=None if flavor == FLAVOR["cpu"] else flavor,
+        private=settings.private or None,
         exist_ok=True,
     )
-    there = api.get_space_variables(args.repo)
-    for name, value in variables(args).items():
-        if value and (name not in there or there[name].value != value):
-            api.add_space_variable(args.repo, name, value)
-        elif not value and name in there:
-            api.delete_space_variable(args.repo, name)
+    present = api.get_space_variables(settings.repo)
+    for name, value in variables(settings).items():
+        if value and (name not in present or present[name].value != value):
+            api.add_space_variable(settings.repo, name, value)
+        elif not value and name in present:
+            api.delete_space_variable(settings.repo, name)
 
 
 def wait_until_running(
@@ -193,91 +221,48 @@ def wait_until_running(
 ) -> str:
     """Wait until the Space runs this commit, on this hardware if any is named; returns the stage.
 
-    A stage counts where the Hub names the commit it belongs to, or once it has changed or stood for a
-    minute: right after an upload the Space still reports the version before.
+    A stage counts where the Hub names the commit it belongs to, or once it has changed or stood for
+    `GRACE_S`: right after an upload the Space still reports the version before.
+
+    Args:
+        api: of the Hub.
+        repo: ORG/NAME of the Space.
+        commit: that it is to run.
+        timeout, poll: seconds to wait in all, and between two looks.
+        clock: seconds that pass.
+        hardware: a value of `files.FLAVOR`.
 
     Raises:
         Refused: where it fails, with the Hub's reason, or has not started in time.
     """
-    begun, first, last = clock(), None, None
+    started, first, last = clock(), None, None
     while True:
         runtime = api.get_space_runtime(repo)
-        stage, at = str(getattr(runtime.stage, "value", runtime.stage)), runtime.raw.get("sha")
+        stage, running = str(getattr(runtime.stage, "value", runtime.stage)), runtime.raw.get("sha")
         first = first or stage
         if stage != last:
-            print(f"{clock() - begun:5.0f} s  {stage}", file=sys.stderr)
+            print(f"{clock() - started:5.0f} s  {stage}", file=sys.stderr)
             last = stage
-        settled = at == commit if at else stage != first or clock() - begun >= GRACE_S
+        changed = stage != first or clock() - started >= GRACE_S
+        settled = running == commit if running else changed
         elsewhere = hardware not in (None, runtime.hardware)
         if settled and stage == RUNNING and not elsewhere:
             return stage
         if settled and stage in FAILED:
             reason = runtime.raw.get("errorMessage") or "see its logs"
             raise Refused(f"the Space stands at {stage}: {reason}")
-        if clock() - begun >= timeout:
+        if clock() - started >= timeout:
             where = f"{stage} on {runtime.hardware}, not {hardware}," if elsewhere else stage
             raise Refused(f"the Space is still at {where} after {timeout:.0f} s; it may yet start")
         time.sleep(poll)
 
 
-# ---------------------------------------------------------------------------------- the command
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    p = argparse.ArgumentParser(prog="python -m arr_coc.hub", description=__doc__.splitlines()[0])
-    commands = p.add_subparsers(required=True, metavar="COMMAND")
-    made = {}
-    for name, run in {
-        "push-model": push_model,
-        "push-space": push_space,
-        "push-results": push_results,
-        "check": check,
-    }.items():
-        made[name] = one = commands.add_parser(name, help=run.__doc__.splitlines()[0])
-        one.set_defaults(run=run)
-        if name == "check":
-            continue
-        one.add_argument("repo", metavar="ORG/NAME", type=repo_id, help="where it goes")
-        one.add_argument("--yes", action="store_true", help="do it; without it, a dry run")
-        one.add_argument("--tag", help="name of this version, such as v1.0")
-        one.add_argument("--message", help="of the commit")
-        one.add_argument("--private", action="store_true", help="if the repo is created")
-    made["push-model"].add_argument("--weights", type=Path, required=True, help="folder of weights")
-    made["push-model"].add_argument("--results", type=Path, nargs="+", default=[],
-                                    help="folders of evaluations, for the card")  # fmt: skip
-    made["push-results"].add_argument("--results", type=Path, default=ROOT / hub_files.RESULTS)
-    space = made["push-space"]
-    space.add_argument("--hardware", choices=list(FLAVOR), required=True)
-    space.add_argument("--no-wait", action="store_true", help="do not wait until it runs")
-    space.add_argument("--timeout", type=float, default=WAIT_S, help="seconds to wait")
-    for one in (space, made["check"]):
-        one.add_argument("--base", help="Hub id or folder of a Qwen3-VL")
-        one.add_argument(
-            "--weights", help="Hub id of ARR-COC weights; '' removes them from a Space"
-        )
-        one.add_argument("--revisions", help="of the weights, separated by commas")
-    made["check"].add_argument("--space", metavar="ORG/NAME", help="a Space to look at")
-    return p
-
-
-def repo_id(text: str) -> str:
-    """ORG/NAME, or argparse's error."""
-    if not cards.is_hub_id(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no ORG/NAME")
-    return text
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command."""
-    args = parser().parse_args(argv)
-    try:
-        report = args.run(args)
-    except (Refused, ValueError, OSError, loading.HTTP_ERROR) as error:
-        sys.exit(f"hub: {said(error)}")
-    print(json.dumps(report))
-    if report.get("wrong"):
-        sys.exit(1)
+RUN: dict[type, Callable[[Any], dict[str, Any]]] = {
+    PushModel: push_model,
+    PushSpace: push_space,
+    PushResults: push_results,
+    Check: check,
+}
 
 
 if __name__ == "__main__":

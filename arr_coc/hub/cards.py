@@ -10,9 +10,10 @@ from typing import Any
 
 from huggingface_hub import DatasetCardData, ModelCardData
 
+OURS = "arr-coc"  # ARR-COC's name in a summary
 FREE = "training-free"
 ROWS, SUMMARY = "rows.parquet", "summary.json"
-NAMED = ("what", "command", "commit", "date", "machine")  # what makes a result repeatable
+NAMED = ("what", "command", "commit", "date", "machine")  # keys without which it cannot be repeated
 CAPTION = (
     "Accuracy is the mean over kinds of question; 95 % bootstrap intervals in brackets; the difference "
     "to stock is paired, question by question."
@@ -47,16 +48,17 @@ def measured_weights(summary: dict[str, Any], folder: Path, repo_id: str) -> str
         raise ValueError(
             f"{summary['what']} was measured with weights {used!r}, not {str(folder)!r}"
         )
-    file, mark = Path(folder) / "model.safetensors", summary["identity"].get("weights_sha256")
-    if (
-        mark
-        and file.is_file()
-        and not hashlib.sha256(file.read_bytes()).hexdigest().startswith(mark)
-    ):
+    file, digest = Path(folder) / "model.safetensors", summary["identity"].get("weights_sha256")
+    if digest and file.is_file() and not _sha256(file).startswith(digest):
         raise ValueError(
-            f"{summary['what']} was measured with other weights than {file} now holds (sha256 {mark}...)"
+            f"{summary['what']} was measured with other weights than {file} now holds "
+            f"(sha256 {digest}...)"
         )
     return repo_id
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def is_hub_id(name: str | None) -> bool:
@@ -123,6 +125,7 @@ by `ARR_COC_WEIGHTS={repo}`, and `ARR_COC_REVISIONS` names the versions to offer
 
 
 def _measured(summary: dict[str, Any], used: str) -> str:
+    """A result's section of a model card; `used` names the weights."""
     lines = [f"### {summary['what']}, {used}", "", method_table(summary), "", CAPTION, ""]
     return "\n".join([*lines, made_by(summary), ""])
 
@@ -144,13 +147,13 @@ def method_table(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def share(found: dict[str, Any] | None, *, signed: bool = False) -> str:
-    """A value in [0, 1], or a difference, with its interval."""
-    if not found:
+def share(estimate: dict[str, Any] | None, *, signed: bool = False) -> str:
+    """A value in [0, 1], or a difference, with its interval; empty where there is none."""
+    if not estimate:
         return ""
     sign = "+" if signed else ""
-    low, high = found["interval"]
-    return f"{found['value']:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
+    low, high = estimate["interval"]
+    return f"{estimate['value']:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
 
 
 def made_by(report: dict[str, Any]) -> str:
@@ -172,10 +175,11 @@ def _limits(measured: list[tuple[dict[str, Any], str]], repo_id: str) -> str:
     for summary in ours:
         lines.append(f"- Measured on {summary['what']} and on nothing else.")
         lines += [f"- {line}" for line in worse_kinds(summary)]
-        left = [k["kind"] for k in summary.get("kinds", []) if not k["counts"]]
-        if left:
+        uncounted = [k["kind"] for k in summary.get("kinds", []) if not k["counts"]]
+        if uncounted:
             lines.append(
-                f"- Not in the overall accuracy, the stock model being too weak there: {', '.join(left)}."
+                "- Not in the overall accuracy, the stock model being too weak there: "
+                f"{', '.join(uncounted)}."
             )
     if ours and len(ours) == len(measured):
         lines.append("- Not compared here with the same method without trained weights.")
@@ -187,9 +191,9 @@ def _limits(measured: list[tuple[dict[str, Any], str]], repo_id: str) -> str:
 
 def worse_kinds(summary: dict[str, Any]) -> list[str]:
     """Per budget of ARR-COC, the kinds on which it answers measurably less than the full look."""
-    found = []
+    lines = []
     for entry in summary["methods"]:
-        if entry["method"] != "arr-coc" or "against_stock" not in entry:
+        if entry["method"] != OURS or "against_stock" not in entry:
             continue
         kinds = entry["against_stock"]["kinds"]
         worse = [
@@ -198,10 +202,10 @@ def worse_kinds(summary: dict[str, Any]) -> list[str]:
             if one["interval"][1] < 0
         ]
         if worse:
-            found.append(
+            lines.append(
                 f"At {entry['budget']:.0%} of the tokens less right than the full look: {', '.join(worse)}."
             )
-    return found
+    return lines
 
 
 def dataset_card(runs: dict[str, dict[str, Any]], reports: dict[str, dict[str, Any]]) -> str:
@@ -239,6 +243,7 @@ def dataset_card(runs: dict[str, dict[str, Any]], reports: dict[str, dict[str, A
 
 
 def _weights(summary: dict[str, Any]) -> str:
+    """What a result was measured with, without folders of this machine."""
     used = summary["identity"].get("weights") or FREE
     return used if is_hub_id(used) else Path(used).name
 

@@ -3,8 +3,8 @@
 Nothing is changed by what is in here. `python -m arr_coc.hub check` runs it all.
 """
 
-import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from huggingface_hub import HfApi, errors, get_token, metadata_load
 
 from arr_coc.hub import files
 from arr_coc.hub.files import FLAVOR, ROOT
+from arr_coc.hub.settings import Check, separate
 from arr_coc.qwen import loading, weights
 
 FAILED = {"BUILD_ERROR", "RUNTIME_ERROR", "CONFIG_ERROR", "PAUSED", "STOPPED", "DELETING"}
@@ -23,23 +24,23 @@ class Refused(Exception):
     """What stops a command, in a sentence."""
 
 
-def said(error: Exception) -> str:
-    """One sentence for what went wrong."""
+def sentence(error: Exception) -> str:
+    """One sentence that says what went wrong."""
     if not isinstance(error, errors.HfHubHTTPError):
         ours = isinstance(error, Refused | ValueError)
         return loading.first_line(error) if ours else loading.why_not_fetched(error)
     status = error.response.status_code
-    told = f": {error.server_message.strip()}" if error.server_message else ""
-    known = isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError)
-    if status == 401 and "Invalid" in told:
-        return f"HF_TOKEN is not accepted{told}"
-    if known or status == 401:
+    reason = f": {error.server_message.strip()}" if error.server_message else ""
+    is_missing = isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError)
+    if status == 401 and "Invalid" in reason:
+        return f"HF_TOKEN is not accepted{reason}"
+    if is_missing or status == 401:
         return loading.why_not_fetched(error)
-    return f"the Hub answered {status}{told}"
+    return f"the Hub answered {status}{reason}"
 
 
 def account(api: HfApi) -> str:
-    """Who the token belongs to."""
+    """Who the token belongs to; raises Refused where there is none."""
     if not get_token():
         raise Refused("no token: set HF_TOKEN, or run `hf auth login`")
     return api.whoami()["name"]
@@ -52,12 +53,12 @@ def check_header(root: Path = ROOT) -> str:
         Refused: with what is wrong.
     """
     header = metadata_load(root / "README.md") or {}
-    asked = (root / "requirements.txt").read_text(encoding="utf-8")
+    requirements = (root / "requirements.txt").read_text(encoding="utf-8")
     short = str(header.get("short_description", ""))
     wrong = []
     if header.get("sdk") != "gradio":
         wrong.append(f"sdk is {header.get('sdk')!r}, expected 'gradio'")
-    if f"gradio=={header.get('sdk_version')}\n" not in asked:
+    if f"gradio=={header.get('sdk_version')}\n" not in requirements:
         wrong.append(f"sdk_version {header.get('sdk_version')} is not requirements.txt's gradio")
     if not isinstance(header.get("python_version"), str):
         wrong.append("python_version is not quoted")
@@ -72,51 +73,53 @@ def check_header(root: Path = ROOT) -> str:
 
 def check_space_files() -> str:
     """Each hardware's list can be made."""
-    found = [files.sizes(files.space_files(hardware)) for hardware in FLAVOR]
-    return f"{len(found[0])} files, {sum(found[0].values()):,} bytes, for {', '.join(FLAVOR)}"
+    sizes, *_ = [files.sizes(files.space_files(hardware)) for hardware in FLAVOR]
+    return f"{len(sizes)} files, {sum(sizes.values()):,} bytes, for {', '.join(FLAVOR)}"
 
 
-def check_weights(args: argparse.Namespace, revision: str | None) -> str:
-    """These weights load, for this base; one that is only on the Hub is told by its size alone."""
-    base = args.base or loading.default_base()
+def check_weights(name: str, revision: str | None, *, base: str | None = None) -> str:
+    """These weights load for this base, None for the default one.
+
+    A base that is only on the Hub is known by its hidden size alone, not by its fingerprint.
+    """
+    base = base or loading.default_base()
     size = loading.check_base(base)["text_config"]["hidden_size"]
     identity, checked = {"embedding_size": size}, "only the size was checked, not the fingerprint"
     if Path(base).is_dir():
         model = loading.load_base(base, device="cpu", dtype=torch.bfloat16).model
         identity, checked = weights.identity(model), "and fingerprint"
-    weights.load_components(args.weights, revision, base=base, **identity)
-    return f"{args.weights} loads for {Path(base).name} (hidden size {size}, {checked})"
+    weights.load_components(name, revision, base=base, **identity)
+    return f"{name} loads for {Path(base).name} (hidden size {size}, {checked})"
 
 
 def check_space(repo: str) -> str:
-    """What the Space says of itself."""
-    runtime, there = HfApi().get_space_runtime(repo), HfApi().get_space_variables(repo)
+    """What the Space says of itself; raises Refused where it has failed."""
+    runtime, variables = HfApi().get_space_runtime(repo), HfApi().get_space_variables(repo)
     stage = getattr(runtime.stage, "value", runtime.stage)
     if stage in FAILED:
         raise Refused(f"stands at {stage}: {runtime.raw.get('errorMessage') or 'see its logs'}")
-    held = ", ".join(f"{name}={one.value}" for name, one in sorted(there.items()))
-    return f"{stage} on {runtime.hardware}; {held or 'no variables'}"
+    pairs = ", ".join(f"{name}={one.value}" for name, one in sorted(variables.items()))
+    return f"{stage} on {runtime.hardware}; {pairs or 'no variables'}"
 
 
-def check(args: argparse.Namespace) -> dict[str, Any]:
+def check(settings: Check) -> dict[str, Any]:
     """Try what publishing needs, without changing anything; a line each."""
     tries: dict[str, Callable[[], str]] = {
         "header": check_header,
         "files": check_space_files,
         "token": lambda: f"belongs to {account(HfApi())}",
     }
-    if args.weights:
-        revisions = [r.strip() for r in (args.revisions or "").split(",") if r.strip()]
-        for revision in revisions or [None]:
-            name = f"weights {revision or 'main'}"
-            tries[name] = lambda revision=revision: check_weights(args, revision)
-    if args.space:
-        tries["space"] = lambda: check_space(args.space)
+    for revision in separate(settings.revisions) if settings.weights else ():
+        tries[f"weights {revision or 'main'}"] = partial(
+            check_weights, settings.weights, revision, base=settings.base
+        )
+    if settings.space:
+        tries["space"] = partial(check_space, settings.space)
     wrong = {}
     for name, attempt in tries.items():
         try:
             print(f"ok     {name}: {attempt()}")
         except Exception as error:
-            wrong[name] = said(error)
+            wrong[name] = sentence(error)
             print(f"wrong  {name}: {wrong[name]}")
     return {"checked": list(tries), "wrong": wrong}

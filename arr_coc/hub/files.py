@@ -16,9 +16,9 @@ from arr_coc.qwen import weights as qwen_weights
 ROOT = Path(__file__).parent.parent.parent
 Files = dict[str, Path | str]
 
-# ZeroGPU takes 2.8.0, 2.9.1, 2.10.0 and 2.11.0 only; 2.10.0 is the last whose plain wheel brings CUDA 12,
-# which a T4's driver takes; on CPU what the tests run. A CPU-only build crashes `import spaces` on ZeroGPU,
-# and a duplicate may change its hardware: so always the plain wheel.
+# ZeroGPU takes 2.8.0, 2.9.1, 2.10.0 and 2.11.0 only. 2.10.0 is the last whose plain wheel brings CUDA 12,
+# which a T4's driver takes. On CPU it is the version that the tests run. Always the plain wheel: a CPU-only
+# build crashes `import spaces` on ZeroGPU, and a duplicate of the Space may change its hardware.
 TORCH = {"zero-gpu": "2.11.0", "t4": "2.10.0", "cpu": "2.13.0"}
 FLAVOR = {"zero-gpu": "zero-a10g", "t4": "t4-small", "cpu": "cpu-basic"}
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
@@ -39,8 +39,8 @@ def wanted(path: Path, root: Path) -> bool:
 
 def under(folder: Path, root: Path) -> Files:
     """Every file below a folder that may be published, by its path from `root`."""
-    found = sorted(path for path in folder.rglob("*") if wanted(path, root))
-    return {path.relative_to(root).as_posix(): path for path in found}
+    paths = sorted(path for path in folder.rglob("*") if wanted(path, root))
+    return {path.relative_to(root).as_posix(): path for path in paths}
 
 
 def pinned(requirements: str, hardware: str) -> str:
@@ -128,17 +128,17 @@ def results_files(results: Path) -> Files:
 def sizes(files: Files) -> dict[str, int]:
     """Bytes of each file, by path in the repo, sorted."""
     return {
-        name: len(what.encode()) if isinstance(what, str) else what.stat().st_size
-        for name, what in sorted(files.items())
+        name: len(source.encode()) if isinstance(source, str) else source.stat().st_size
+        for name, source in sorted(files.items())
     }
 
 
 def stage(files: Files, folder: Path) -> None:
     """Lay the files out in an empty folder as they will lie in the repo."""
-    for name, what in files.items():
+    for name, source in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(what, str):
-            path.write_text(what, encoding="utf-8", newline="\n")
+        if isinstance(source, str):
+            path.write_text(source, encoding="utf-8", newline="\n")
         else:
-            shutil.copyfile(what, path)
+            shutil.copyfile(source, path)

@@ -5,18 +5,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from arr_coc import knowing
 from arr_coc.config import NEUTRAL, Config, Tensions
-from arr_coc.peers import frames as peers_frames
 from arr_coc.peers.base import Call
-from arr_coc.peers.frames import FrameOf
+from arr_coc.peers.frames import FrameOf, coarse, coarse_encoder, compact, encode_in
+from arr_coc.peers.names import OURS
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.peers.texture_candidates import CANDIDATES, Candidate
 from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.glance import layers_in
+from arr_coc.qwen.inputs import Ask
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.realizing import Glance, Realization, recombine
 from arr_coc.texture import INDEX
@@ -69,106 +73,117 @@ def with_tensions(**values: float) -> Change:
 
 
 class Framed(ARRCOC):
-    """ARR-COC with the QuadTree, its cells encoded alone in a frame of `frames`."""
+    """ARR-COC with the QuadTree, its cells encoded alone and standing in a frame of `frames`."""
 
     def __init__(self, frame: FrameOf, name: str) -> None:
         super().__init__(Config(allocator="quadtree"), name)
         self.frame = frame
 
     def encode(self, call: Call, realization: Realization) -> TokenSet:
-        """As ARR-COC, standing elsewhere."""
+        """As ARR-COC, the cells standing elsewhere."""
         cells, picture = realization.allocation, call.ask.picture
-        tokens = call.host.encode_with(peers_frames.encode_in, picture, cells, self.frame)
+        tokens = call.host.encode_with(encode_in, picture, cells, self.frame)
         return call.host.adapted(tokens, realization)
 
 
 @dataclass(frozen=True)
-class OtherGlanceHost:
-    """A host whose glance takes another number of tokens, or reads other text layers."""
+class GlanceHost:
+    """A `realizing.Host` that glances with another number of tokens, or reads other text layers.
+
+    Everything else is the given host's own.
+    """
 
     host: ARRCOCQwen
     tokens: int | None = None
-    span: tuple[float, float] | None = None  # of the text model's depth, as qwen.ATTENTION_SPAN
+    span: tuple[float, float] | None = None  # from and up to these shares of the text model's depth
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.host, name)
+    def grid(self, image: Ask) -> tuple[int, int]:
+        """As the host's."""
+        return self.host.grid(image)
 
-    def glance(self, image: Any, question: str, tokens: int) -> Glance:
-        """As the host's own; its settings are the same afterwards."""
-        layers = self.host.attention_layers
-        depth = self.host.model.config.text_config.num_hidden_layers
-        if self.span:
-            first, last = (int(edge * depth) for edge in self.span)
-            self.host.attention_layers = list(range(first, max(last, first + 1)))
-        try:
-            return self.host.glance(image, question, self.tokens or tokens)
-        finally:
-            self.host.attention_layers = layers
+    def pixels(self, image: Ask) -> Tensor:
+        """As the host's."""
+        return self.host.pixels(image)
+
+    def embed(self, question: str) -> Tensor:
+        """As the host's."""
+        return self.host.embed(question)
+
+    def glance(self, image: Ask, question: str, tokens: int) -> Glance:
+        """As the host's, with other tokens or layers; `tokens` counts where none were set."""
+        layers = layers_in(self.span, self._depth) if self.span else None
+        return self.host.glance(image, question, self.tokens or tokens, layers)
+
+    @property
+    def _depth(self) -> int:
+        return self.host.model.config.text_config.num_hidden_layers
 
 
 class OtherGlance(ARRCOC):
-    """ARR-COC with an `OtherGlanceHost`."""
+    """ARR-COC that decides by the glance of a `GlanceHost`."""
 
-    def __init__(self, name: str, **changes: Any) -> None:
+    def __init__(
+        self, name: str, *, tokens: int | None = None, span: tuple[float, float] | None = None
+    ) -> None:
+        """`tokens` and `span` as in `GlanceHost`."""
         super().__init__(name=name)
-        self.changes = changes
+        self.tokens, self.span = tokens, span
 
-    def realize(self, call: Call, config: Config) -> Realization:
-        """As ARR-COC, with another glance."""
-        return super().realize(
-            replace(call, host=OtherGlanceHost(call.host, **self.changes)), config
-        )
+    def glancing(self, call: Call) -> GlanceHost:
+        """The host, glancing otherwise."""
+        return GlanceHost(call.host, self.tokens, self.span)
+
+
+CONFIGS = {
+    "no-glance": Config(glance="off"),
+    "separate": Config(glance="separate"),
+    "periphery": Config(glance="periphery"),
+    "alone": Config(surroundings=0, halo=0),
+    "no-surroundings": Config(surroundings=0),
+    "no-halo": Config(halo=0),
+    "halo-1": Config(halo=1),
+    "halo-2": Config(halo=2),
+    "quadtree-alone": Config(allocator="quadtree", surroundings=0),
+    "window": Config(allocator="window"),
+    "adaptive": Config(allocator="adaptive"),
+    "quadtree": Config(allocator="quadtree"),
+    "asked-only": Config(tensions=Tensions(compress=0.0, exploit=0.5, focus=1.0)),
+    "neutral": Config(tensions=NEUTRAL),
+}
+CHANGES = {
+    "no-entropy": without_map("propositional"),
+    "no-edges": without_map("perspectival"),
+    "compress-half": with_tensions(compress=0.5),
+    "exploit-half": with_tensions(exploit=0.5),
+    "focus-half": with_tensions(focus=0.7),
+    "no-spread": with_tensions(focus=1.0),
+    "by-saliency": by_channel("saliency"),
+    **{f"by-{name}": by_candidate(measure) for name, measure in CANDIDATES.items()},
+    "max-glance": with_peak(1.0),
+}
+FRAMES = {
+    "quadtree-coarse-frame": coarse,
+    "quadtree-coarse-encoder": coarse_encoder,
+    "quadtree-compact": compact,
+}
+GLANCES: dict[str, dict[str, Any]] = {
+    "glance-16": {"tokens": 16},
+    "glance-36": {"tokens": 36},
+    "early-layers": {"span": (0, 1 / 3)},
+    "late-layers": {"span": (2 / 3, 1)},
+}
 
 
 def _variants() -> dict[str, Callable[[], ARRCOC]]:
-    configs = {
-        "no-glance": {"glance": "off"},
-        "separate": {"glance": "separate"},
-        "periphery": {"glance": "periphery"},
-        "alone": {"surroundings": 0, "halo": 0},
-        "no-surroundings": {"surroundings": 0},
-        "no-halo": {"halo": 0},
-        "halo-1": {"halo": 1},
-        "halo-2": {"halo": 2},
-        "quadtree-alone": {"allocator": "quadtree", "surroundings": 0},
-        "window": {"allocator": "window"},
-        "adaptive": {"allocator": "adaptive"},
-        "quadtree": {"allocator": "quadtree"},
-        "asked-only": {"tensions": Tensions(0.0, 0.5, 1.0)},
-        "neutral": {"tensions": NEUTRAL},
+    """Every variant by its name, in the order of a table."""
+    made: dict[str, Callable[[str], ARRCOC]] = {
+        **{short: partial(ARRCOC, config) for short, config in CONFIGS.items()},
+        **{short: partial(Recombined, change) for short, change in CHANGES.items()},
+        **{short: partial(Framed, frame) for short, frame in FRAMES.items()},
+        **{short: partial(OtherGlance, **changes) for short, changes in GLANCES.items()},
     }
-    changes = {
-        "no-entropy": without_map("propositional"),
-        "no-edges": without_map("perspectival"),
-        "compress-half": with_tensions(compress=0.5),
-        "exploit-half": with_tensions(exploit=0.5),
-        "focus-half": with_tensions(focus=0.7),
-        "no-spread": with_tensions(focus=1.0),
-        "by-saliency": by_channel("saliency"),
-        **{f"by-{name}": by_candidate(measure) for name, measure in CANDIDATES.items()},
-        "max-glance": with_peak(1.0),
-    }
-    frames = {
-        "quadtree-coarse-frame": peers_frames.coarse,
-        "quadtree-coarse-encoder": peers_frames.coarse_encoder,
-        "quadtree-compact": peers_frames.compact,
-    }
-    looks = {
-        "glance-16": {"tokens": 16},
-        "glance-36": {"tokens": 36},
-        "early-layers": {"span": (0, 1 / 3)},
-        "late-layers": {"span": (2 / 3, 1)},
-    }
-    made: dict[str, Callable[[], ARRCOC]] = {}
-    for short, settings in configs.items():
-        made[f"arr-coc-{short}"] = lambda n=short, s=settings: ARRCOC(Config(**s), f"arr-coc-{n}")
-    for short, change in changes.items():
-        made[f"arr-coc-{short}"] = lambda n=short, c=change: Recombined(c, f"arr-coc-{n}")
-    for short, frame in frames.items():
-        made[f"arr-coc-{short}"] = lambda n=short, f=frame: Framed(f, f"arr-coc-{n}")
-    for short, look in looks.items():
-        made[f"arr-coc-{short}"] = lambda n=short, o=look: OtherGlance(f"arr-coc-{n}", **o)
-    return made
+    names = {short: f"{OURS}-{short}" for short in made}
+    return {names[short]: partial(make, names[short]) for short, make in made.items()}
 
 
 VARIANTS = _variants()

@@ -50,9 +50,10 @@ class FastV(After):
 
 
 class DivPrune(After):
-    """DivPrune (Alvar et al. 2025), blind to the question: tokens far from one another."""
+    """DivPrune (Alvar et al. 2025): tokens far from one another, whatever is asked."""
 
     name = "divprune"
+    reads_question = False
 
     def choose(self, call: Call, everything: TokenSet) -> tuple[Tensor, None]:
         """Greedy max-min cosine distance."""
@@ -79,7 +80,7 @@ class CDPruner(After):
 
 
 class DART(After):
-    """DART (Wen et al. 2025), blind to the question: what duplicates a few pivots least.
+    """DART (Wen et al. 2025): tokens that duplicate a few pivots least, whatever is asked.
 
     The paper takes pivots by the norm of the keys in a text layer, from image and text, and
     reports that the choice matters little; here the norm and cosine are those of the visual tokens
@@ -87,6 +88,7 @@ class DART(After):
     """
 
     name = "dart"
+    reads_question = False
 
     def choose(self, call: Call, everything: TokenSet) -> tuple[Tensor, None]:
         """Pivots, then the least similar tokens."""
@@ -94,17 +96,19 @@ class DART(After):
 
 
 class VisionZip(Peer):
-    """VisionZip (Yang et al. 2024), blind to the question: dominant tokens, the rest merged.
+    """VisionZip (Yang et al. 2024): dominant tokens, the rest merged, whatever is asked.
 
-    Attention and keys are those of the encoder's second-to-last block. It has no CLS token: as the
-    paper does then, the score is the mean attention a token receives; patches are pooled to merge
-    units. Features and DeepStack planes are merged with the same weights (plain means).
+    Attention and keys are those of the encoder's second-to-last block. Qwen3-VL's encoder has no CLS
+    token: as the paper does then, the score is the mean attention a token receives; patches are pooled
+    to merge units. Features and DeepStack planes are merged with the same weights (plain means).
     """
 
     name = "visionzip"
+    reads_question = False
+    listens_to_encoder = True
 
     def reduce(self, call: Call) -> Reduced:
-        """Encode with an ear at one block, then merge."""
+        """Encode while listening to one block, then merge."""
         visual, merge = call.host.model.model.visual, call.ask.picture.geometry.merge
         block = visual.blocks[-2].attn
         with attention.listening(block) as heard:
@@ -113,12 +117,12 @@ class VisionZip(Peer):
             received, keys = attention.vision_attention(block, heard, merge)
             index, weights = selection.visionzip_merge(received, keys, call.budget)
             tokens = merged(everything, index, weights)
-        alone = (weights > 0).sum(1) == 1
-        return call.reduced(tokens, index[alone], received)
+        unmerged = (weights > 0).sum(1) == 1  # only these show a place at native resolution
+        return call.reduced(tokens, index[unmerged], received)
 
 
 def merged(tokens: TokenSet, index: Tensor, weights: Tensor) -> TokenSet:
-    """Weighted means of tokens, `weights` `(k, N)`, standing where the tokens at `index` stand."""
+    """`(k, N)` weighted means of N tokens, standing where the tokens at `(k,)` index stand."""
 
     def mean(plane: Tensor) -> Tensor:
         return (weights @ plane.float()).to(plane.dtype)

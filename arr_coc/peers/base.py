@@ -1,4 +1,4 @@
-"""What a token reducer gives the language model, and what every reducer here shares.
+"""Base: what a token reducer gives the language model, and what every reducer here shares.
 
 A `Method` is called with a host, a prepared image, the question and a budget, and returns a
 `Reduced`: tokens that stand at their native positions with every DeepStack plane, and what it cost.
@@ -17,7 +17,7 @@ from arr_coc.attending import Allocation
 from arr_coc.config import HALO, glance_tokens
 from arr_coc.qwen import encoding
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.inputs import Ask, Prompt
+from arr_coc.qwen.inputs import Ask, Picture, Prompt
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.realizing import Realization, stage
 
@@ -30,7 +30,7 @@ class Reduced:
         tokens: features, DeepStack planes and places, after the periphery where there is one.
         kept: `(h, w)` float32 on the CPU, the share of each native place that is shown at native
             resolution: 1 kept, 0 dropped, merged with others or shrunk.
-        prompt: the prompt whose positions count; the ask's own unless the image itself was resized.
+        prompt: the one to answer by; the ask's own unless the method resized the image itself.
         seconds: by stage, everything the method did: select, encode, glance, relevance.
         periphery: the glance's state where its tokens are in a KV cache already (`cache`, cropped
             after them, and `tokens`); None without.
@@ -54,11 +54,55 @@ class Reduced:
 
 
 class Method(Protocol):
-    """Anything that chooses an image's visual tokens within a budget."""
+    """Anything that chooses an image's visual tokens within a budget.
+
+    Attributes:
+        name: what tables call it, its key in `methods.EVERY`.
+        reads_question: whether its result depends on the question. Where it does not, one result serves
+            all questions about a picture, each with its own prompt.
+        listens_to_encoder: it hooks the vision encoder, which then must really run.
+        resizes: it lays out a prompt of its own around another picture, and so is given the whole text
+            that the model is asked, instructions included.
+        needs_weights: it raises ValueError on a host without trained weights.
+        is_ours: ARR-COC or one of its variants.
+        parts: those of `components.PARTS` on which its result depends, on a host that has them.
+    """
 
     name: str
+    reads_question: bool
+    listens_to_encoder: bool
+    resizes: bool
+    needs_weights: bool
+    is_ours: bool
 
-    def __call__(self, host: ARRCOCQwen, ask: Ask, question: str, budget: int) -> Reduced: ...
+    @property
+    def parts(self) -> frozenset[str]: ...
+
+    def __call__(
+        self,
+        host: ARRCOCQwen,
+        ask: Ask,
+        question: str,
+        budget: int,
+        encodes: "SharedEncodes | None" = None,
+    ) -> Reduced: ...
+
+
+class SharedEncodes:
+    """Whole encodes of pictures, kept so that several methods share one.
+
+    Every picture that was asked for stays in memory with its tokens, as long as this does.
+    """
+
+    def __init__(self) -> None:
+        self._by_picture: dict[int, tuple[Picture, TokenSet]] = {}
+
+    def whole(self, host: ARRCOCQwen, picture: Picture) -> TokenSet:
+        """Every visual token of a picture, encoded when it is first asked for."""
+        if id(picture) not in self._by_picture:
+            # The picture is kept too, so that no other one is given its id.
+            self._by_picture[id(picture)] = picture, host.encode(picture, None)
+        return self._by_picture[id(picture)][1]
 
 
 @dataclass(frozen=True)
@@ -69,6 +113,7 @@ class Call:
     ask: Ask
     question: str
     budget: int
+    encodes: SharedEncodes | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def timed(self, name: str) -> AbstractContextManager[None]:
@@ -78,7 +123,12 @@ class Call:
     def encode_all(self) -> TokenSet:
         """Every visual token, as the stock encoder gives them."""
         with self.timed("encode"):
-            return self.host.encode(self.ask.picture, None)
+            return self.whole()
+
+    def whole(self) -> TokenSet:
+        """As `encode_all`, for a caller that counts the seconds itself."""
+        picture = self.ask.picture
+        return (self.encodes or SharedEncodes()).whole(self.host, picture)
 
     def encode_before(self, index: Tensor, around: bool = False) -> TokenSet:
         """The native tokens at raster `index`; the encoder sees nothing else, or what ARR-COC shows it."""
@@ -112,16 +162,37 @@ class Peer:
 
     name = ""
     minimum = 1
+    reads_question = True
+    listens_to_encoder = False
+    resizes = False
+    needs_weights = False
+    is_ours = False
+    parts: frozenset[str] = frozenset()
 
-    def __call__(self, host: ARRCOCQwen, ask: Ask, question: str, budget: int) -> Reduced:
+    def __call__(
+        self,
+        host: ARRCOCQwen,
+        ask: Ask,
+        question: str,
+        budget: int,
+        encodes: SharedEncodes | None = None,
+    ) -> Reduced:
         """Reduce an image to at most `budget` visual tokens.
+
+        Args:
+            host: the base with its weights.
+            ask: the prepared picture and the prompt around it.
+            question: see `Method.resizes`.
+            budget: visual tokens.
+            encodes: whole encodes shared with other methods; None encodes anew.
 
         Raises:
             ValueError: for a budget above the image's tokens or below the method's minimum.
         """
         config.check_budget(budget, ask.picture.tokens, self.minimum)
+        shared = None if self.listens_to_encoder else encodes
         with host.lock, torch.inference_mode():
-            return self.reduce(Call(host, ask, question, budget))
+            return self.reduce(Call(host, ask, question, budget, shared))
 
     def reduce(self, call: Call) -> Reduced:
         """The method itself."""

@@ -9,18 +9,28 @@ from torch import Tensor
 
 from arr_coc import attending
 from arr_coc.peers import selection
-from arr_coc.peers.base import Call, Peer, Reduced
+from arr_coc.peers.base import Call, Peer, Reduced, SharedEncodes
 from arr_coc.qwen import inputs
+from arr_coc.qwen.inputs import Ask, Picture
+from arr_coc.qwen.model import ARRCOCQwen
 
 
 class Stock(Peer):
     """Every token, whatever the budget: the model as it is."""
 
     name = "stock"
+    reads_question = False
 
-    def __call__(self, host, ask, question, budget) -> Reduced:
+    def __call__(
+        self,
+        host: ARRCOCQwen,
+        ask: Ask,
+        question: str,
+        budget: int,
+        encodes: SharedEncodes | None = None,
+    ) -> Reduced:
         """As `Peer`, and the budget is ignored."""
-        return super().__call__(host, ask, question, ask.picture.tokens)
+        return super().__call__(host, ask, question, ask.picture.tokens, encodes)
 
     def reduce(self, call: Call) -> Reduced:
         """All N tokens."""
@@ -28,11 +38,11 @@ class Stock(Peer):
 
 
 class Control(Peer):
-    """A choice of native places that looks at nothing, before the encoder (default) or after it.
+    """A baseline that chooses native places without looking.
 
-    After the encoder a kept token carries something of the dropped ones, and costs the whole encode.
-    "around" is before it, with what ARR-COC shows the encoder besides (`arr_coc.qwen.encoding`): what then
-    remains between the two is the choice of places alone.
+    "before" the encoder, it sees the kept places alone. "after" it, a kept token carries something of the
+    dropped ones, and costs the whole encode. "around" is before it, with the halo and the surroundings
+    that ARR-COC shows the encoder besides: what then differs from ARR-COC is the choice of places alone.
     """
 
     def __init__(self, prune: str = "before") -> None:
@@ -44,7 +54,7 @@ class Control(Peer):
             self.name = f"{self.name}-{prune}"
 
     def reduce(self, call: Call) -> Reduced:
-        """Choose, then encode; or the other way round."""
+        """Choose and encode, or the other way round."""
         with call.timed("select"):
             index = self.choose(call)
         if self.prune != "after":
@@ -75,6 +85,7 @@ class Uniform(Control):
     """Places spread evenly (`attending.uniform`)."""
 
     name = "uniform"
+    reads_question = False
 
     def choose(self, call: Call) -> Tensor:
         """An even sub-grid, filled up."""
@@ -85,6 +96,7 @@ class Centre(Control):
     """The places nearest to the centre."""
 
     name = "centre"
+    reads_question = False
 
     def choose(self, call: Call) -> Tensor:
         """An ellipse of the grid's aspect."""
@@ -99,6 +111,7 @@ class Downsample(Peer):
     """
 
     name = "downsample"
+    resizes = True
 
     def reduce(self, call: Call) -> Reduced:
         """Resize from the source image, then encode all."""
@@ -115,13 +128,14 @@ class Downsample(Peer):
 
 
 class PixelPrune(Peer):
-    """PixelPrune (2604.00886), blind to the question: drops what its neighbours predict.
+    """PixelPrune (2604.00886): drops what its neighbours predict, whatever is asked.
 
     Positions are kept; tau is searched per budget (`selection.pixelprune_select`). The score is
     the residual of that prediction.
     """
 
     name = "pixelprune"
+    reads_question = False
 
     def reduce(self, call: Call) -> Reduced:
         """Predict pixels, encode what was not predicted."""
@@ -136,15 +150,15 @@ class PixelPrune(Peer):
 
 
 class ViCrop(Peer):
-    """ViCrop, "MLLMs know where to look" (Zhang et al. 2025): look once, look again at one crop.
+    """ViCrop, "MLLMs know where to look" (Zhang et al. 2025): a glance, then one crop.
 
-    The first look takes half of the budget at low resolution and stays in the KV cache, as the
-    paper keeps the whole image beside the crop. The crop is an image of its own for the encoder, as
-    there. Where the paper gives it positions of its own too, its tokens stand here where it lies in
-    the native frame, so that "left of" still holds; both make one image block. Windows begin at the
-    size that fits at native resolution and grow to twice its sides. Attention is that of the
-    answering token in the text model's middle layers; `relative` divides it by the attention under a
-    general instruction (the paper's rel-att), for one more look.
+    The glance takes half of the budget and stays in the KV cache, as the paper keeps the whole image
+    beside the crop. The crop is an image of its own for the encoder, as there. Where the paper gives it
+    positions of its own too, its tokens stand here where it lies in the native frame, so that "left of"
+    still holds; both make one image block. Windows begin at the size that fits at native resolution and
+    grow to twice its sides. Attention is that of the answering token in the text model's middle layers;
+    `relative` divides it by the attention under a general instruction (the paper's rel-att), for one
+    more glance.
     """
 
     name = "vicrop"
@@ -158,7 +172,7 @@ class ViCrop(Peer):
             self.name = "vicrop-relative"
 
     def reduce(self, call: Call) -> Reduced:
-        """Look, choose the window, encode it."""
+        """Glance, choose the window, encode it."""
         host, picture = call.host, call.ask.picture
         with call.timed("glance"):
             glance = host.glance(call.ask, call.question, call.budget // 2)
@@ -177,16 +191,21 @@ class ViCrop(Peer):
             crop = host.resized(picture.source, grid, self.box(picture, window))
         with call.timed("encode"):
             tokens = host.encode(crop, None)
+            # From the crop's own grid to native tokens, centre on centre.
             corner = tokens.places.new_tensor(window[:2])
             ratio = tokens.places.new_tensor([rows / grid[0], columns / grid[1]])
             tokens = replace(tokens, places=corner + (tokens.places + 0.5) * ratio - 0.5)
-        place = torch.arange(picture.tokens).view(picture.grid)
-        inside = place[window[0] : window[2], window[1] : window[3]].flatten()
-        shown = inside if grid == (rows, columns) else inside[:0]
+        index = torch.arange(picture.tokens).view(picture.grid)
+        inside = index[window[0] : window[2], window[1] : window[3]].flatten()
+        shown = (
+            inside if grid == (rows, columns) else inside[:0]
+        )  # a shrunk crop shows none natively
         return replace(call.reduced(tokens, shown, score), periphery=glance.state)
 
     @staticmethod
-    def box(picture, window: tuple[int, int, int, int]) -> tuple[float, float, float, float]:
+    def box(
+        picture: Picture, window: tuple[int, int, int, int]
+    ) -> tuple[float, float, float, float]:
         """A window in native tokens as left, top, right, bottom in pixels of the source."""
         (h, w), (width, height) = picture.grid, picture.source.size
         top, left, bottom, right = window

@@ -38,8 +38,7 @@ class Frame(NamedTuple):
     places: Tensor
 
 
-# Of an allocation and the merge size.
-FrameOf = Callable[[Allocation, int], Frame]
+FrameOf = Callable[[Allocation, int], Frame]  # from an allocation and the merge size
 
 
 def coarse(allocation: Allocation, merge: int) -> Frame:
@@ -53,7 +52,7 @@ def coarse(allocation: Allocation, merge: int) -> Frame:
     positions = cell_patch_positions(own, merge)
     native = torch.tensor(allocation.grid)
     shrunk = (native + 2 ** level[:, None] - 1) // 2 ** level[:, None]  # (K, 2), rounded up
-    # From corner to corner of either grid, as the table is read.
+    # The learned table is read from corner to corner of the native patch grid: the shrunk one is stretched.
     stretch = (native * merge - 1) / (shrunk * merge - 1).clamp(min=1)
     return Frame(positions, positions * stretch.repeat_interleave(merge**2, 0), cell_places(own))
 
@@ -78,8 +77,8 @@ def encode_in(
     frame: FrameOf,
 ) -> TokenSet:
     """As `encoding.encode_before` without surroundings, the cells standing in a frame."""
-    at = [where.to(picture.patches.device) for where in frame(allocation, picture.geometry.merge)]
-    positions, learned_at, places = at
+    device, cells = picture.patches.device, frame(allocation, picture.geometry.merge)
+    positions, learned_at, places = (where.to(device) for where in cells)
     features, deepstack = encode_patches(
         visual,
         cell_patches(picture, allocation),

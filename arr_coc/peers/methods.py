@@ -9,15 +9,17 @@ native positions and all DeepStack planes, and counts everything it does. Nothin
 from collections.abc import Callable
 
 from arr_coc.config import Config
-from arr_coc.peers.ablations import VARIANTS as CHANGED
+from arr_coc.peers import ablations
 from arr_coc.peers.after import DART, CDPruner, DivPrune, FastV, VisionZip
 from arr_coc.peers.base import Method
 from arr_coc.peers.before import Centre, Downsample, PixelPrune, Random, Stock, Uniform, ViCrop
+from arr_coc.peers.names import OURS, OURS_AFTER, STOCK
 from arr_coc.peers.ours import ARRCOC, FREE, TRAINED
 
-# In the order of a table: the model as it is, controls, before the encoder, after it, twice, ours.
+# In the order of a table: the model as it is; controls; those that choose before the encoder, after it,
+# and by two passes; ARR-COC.
 METHODS: dict[str, Callable[[], Method]] = {
-    "stock": Stock,
+    STOCK: Stock,
     "random": Random,
     "uniform": Uniform,
     "centre": Centre,
@@ -33,9 +35,10 @@ METHODS: dict[str, Callable[[], Method]] = {
     "cdpruner": CDPruner,
     "dart": DART,
     "vicrop": ViCrop,
-    "arr-coc": ARRCOC,
-    "arr-coc-after": lambda: ARRCOC(Config(prune="after"), "arr-coc-after"),
+    OURS: ARRCOC,
+    OURS_AFTER: lambda: ARRCOC(Config(prune="after"), OURS_AFTER),
 }
 
-VARIANTS: dict[str, Callable[[], Method]] = CHANGED | FREE | TRAINED
+# ARR-COC with one thing changed, to see what that is worth.
+VARIANTS: dict[str, Callable[[], Method]] = ablations.VARIANTS | FREE | TRAINED
 EVERY = METHODS | VARIANTS

@@ -1,4 +1,10 @@
-"""What each method of an evaluation does, in a few words, for tables."""
+"""Names of the methods that tables and figures single out, and each method in a few words.
+
+Strings alone, so that a page can read them before torch is loaded.
+"""
+
+# The model as it is; ARR-COC; the same decision cut after the full encoder.
+STOCK, OURS, OURS_AFTER = "stock", "arr-coc", "arr-coc-after"
 
 WORDS = {
     "stock": "every visual token",

@@ -1,4 +1,7 @@
-"""ARR-COC at the seam of `peers`, and its variants: each has one thing changed, to see what it is worth."""
+"""ARR-COC as a method beside its peers, and ARR-COC without a part of its weights or without all of them.
+
+Variants in which a choice is changed, not the weights, are in `ablations`.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,16 +9,26 @@ from dataclasses import replace
 from arr_coc.components import PARTS
 from arr_coc.config import NO_REVISION, Config
 from arr_coc.peers.base import Call, Peer, Reduced
+from arr_coc.qwen import encoding
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.realizing import Realization, Realizer
+from arr_coc.realizing import Host, Realization, Realizer
 
 
 class ARRCOC(Peer):
     """ARR-COC itself, under any `Config`; its budget is set per call."""
 
+    is_ours = True
+
     def __init__(self, config: Config = Config(), name: str = "arr-coc") -> None:
         """`name` is what a table calls this variant."""
         self.config, self.name = config, name
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Every trained part; without weights none, and after the encoder nothing is adapted."""
+        if self.config.revision == NO_REVISION:
+            return frozenset()
+        return frozenset(PARTS) - ({"adapter"} if self.config.prune == "after" else set())
 
     def reduce(self, call: Call) -> Reduced:
         """Realize, then encode what was allocated.
@@ -34,40 +47,50 @@ class ARRCOC(Peer):
 
     def realize(self, call: Call, config: Config) -> Realization:
         """The decision to follow."""
-        realizer = Realizer(call.host, call.host.policy(config))
+        realizer = Realizer(self.glancing(call), call.host.policy(config))
         return realizer.realize(call.ask, call.question, config, call.host.synchronize)
+
+    def glancing(self, call: Call) -> Host:
+        """What the decision asks for the picture, the question and the glance: the host itself."""
+        return call.host
 
     def encode(self, call: Call, realization: Realization) -> TokenSet:
         """The tokens that the decision keeps."""
+        if realization.config.prune == "after":
+            return encoding.cut(call.whole(), realization.allocation)
         return call.host.encode(call.ask.picture, realization)
 
 
 class WithoutPart(ARRCOC):
     """ARR-COC whose trained weights lack one part; what it did is then done as without weights."""
 
+    needs_weights = True
+
     def __init__(self, part: str) -> None:
         """`part` is a name from `components.PARTS`."""
         self.part = part
-        super().__init__(Config(revision=f"no-{part}"), f"arr-coc-no-{part}")
+        super().__init__(name=f"arr-coc-no-{part}")
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The parts that are left in."""
+        return super().parts - {self.part}
 
     def reduce(self, call: Call) -> Reduced:
-        """As ARR-COC; the host's weights are the same afterwards.
+        """As ARR-COC on a host without the part.
 
         Raises:
             ValueError: where the host has no weights, or weights that never had the part.
         """
-        host = call.host
-        whole, loaded = host.policy(Config()), host.policies
+        whole = call.host.policy(self.config)
         if whole is None or self.part not in whole.names:
-            found = "there are none" if whole is None else f"these hold {', '.join(whole.names)}"
+            names = "there are none" if whole is None else f"these hold {', '.join(whole.names)}"
             raise ValueError(
-                f"{self.name} needs trained weights with the part {self.part}: {found}"
+                f"{self.name} needs trained weights with the part {self.part}: {names}"
             )
-        host.policies = loaded | {self.config.revision: whole.without(self.part)}
-        try:
-            return super().reduce(call)
-        finally:
-            host.policies = loaded
+        remaining = whole.without(self.part)
+        host = call.host.with_policies({"default": remaining} if remaining else {})
+        return super().reduce(replace(call, host=host))
 
 
 # Compared only where weights are given: without them there is nothing to take out.
@@ -77,13 +100,3 @@ TRAINED: dict[str, Callable[[], ARRCOC]] = {
 FREE: dict[str, Callable[[], ARRCOC]] = {
     "arr-coc-free": lambda: ARRCOC(Config(revision=NO_REVISION), "arr-coc-free"),
 }
-
-
-def parts_used(name: str) -> frozenset[str]:
-    """The trained parts, where there are any, on which what a method of `peers.EVERY` gives depends."""
-    if not name.startswith("arr-coc") or name in FREE:
-        return frozenset()
-    left_out = {part for part in PARTS if name == f"arr-coc-no-{part}"}
-    if name == "arr-coc-after":
-        left_out |= {"adapter"}
-    return frozenset(PARTS) - left_out

@@ -9,13 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# VisionZip's 64 tokens are 54 dominant and 10 contextual ones.
-VISIONZIP_DOMINANT = 54 / 64
-# Halvings of [0, 255]: finer than one 8-bit level by far.
-PIXELPRUNE_STEPS = 20
-# DART's pivots; a kernel's gain below GAIN_FLOOR is rounding.
+VISIONZIP_DOMINANT = 54 / 64  # VisionZip's 64 tokens are 54 dominant and 10 contextual ones
+PIXELPRUNE_STEPS = 20  # halvings of [0, 255]: far finer than one 8-bit level
 DART_PIVOTS = 8
-GAIN_FLOOR = 1e-9
+GAIN_FLOOR = 1e-9  # a DPP's gain below it is rounding
 # ViCrop's windows, as multiples of the smallest one's sides.
 VICROP_SIZES = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
 
@@ -102,8 +99,8 @@ def dpp_greedy(kernel: Tensor, k: int) -> Tensor:
 def dart_select(features: Tensor, k: int, pivots: int = DART_PIVOTS) -> Tensor:
     """DART (Wen et al. 2025): pivots of largest norm, then what duplicates them least.
 
-    Each pivot in turn takes an equal share of what is left to choose: the free tokens of lowest
-    cosine to it. Where the shares are not whole, the first pivots take one more.
+    Each pivot in turn takes an equal share of the remaining budget: the free tokens of lowest cosine
+    to it. Where the shares are not whole, the first pivots take one more.
 
     Args:
         features: `(N, D)`.
@@ -146,10 +143,10 @@ def visionzip_merge(received: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Ten
     count = k - len(dominant)
     targets = rest[torch.arange(count, device=rest.device) * len(rest) // max(count, 1)]
     places = torch.cat([dominant, targets]).sort().values
-    groups = torch.full_like(received, -1, dtype=torch.long)
+    groups = torch.full_like(received, -1, dtype=torch.long)  # (N,): the group each token joins
     groups[places] = torch.arange(k, device=rest.device)
     loose = (groups < 0).nonzero()[:, 0]
-    if count:
+    if count:  # without a target the other tokens are dropped
         nearest = cosines(keys)[loose][:, targets].argmax(1)
         groups[loose] = groups[targets][nearest]
     weights = torch.zeros(k, len(received), device=rest.device)
@@ -184,6 +181,7 @@ def pixelprune_residual(units: Tensor, tau: float) -> Tensor:
 
 
 def _gap(a: Tensor, b: Tensor) -> Tensor:
+    """The largest difference between two units, `(..., C)` each."""
     return (a - b).abs().amax(-1)
 
 
@@ -213,7 +211,8 @@ def pixelprune_select(units: Tensor, k: int) -> tuple[Tensor, Tensor]:
         fits = int(pixelprune_keep(units, tau).sum()) <= k
         low, high = (low, tau) if fits else (tau, high)
     residual = pixelprune_residual(units, high)
-    return best(residual.flatten(), k), residual  # what exceeds tau comes first in that order
+    # Units that exceed tau have the largest residuals: they come first, then the fill.
+    return best(residual.flatten(), k), residual
 
 
 def crop_window(attention: Tensor, base: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -230,7 +229,7 @@ def crop_window(attention: Tensor, base: tuple[int, int]) -> tuple[int, int, int
         top, left, bottom, right in tokens.
     """
     h, w = attention.shape
-    found, most = (0, 0, *base), -torch.inf
+    window, largest = (0, 0, *base), -torch.inf
     for size in VICROP_SIZES:
         rows, columns = (min(full, round(side * size)) for side, full in zip(base, (h, w)))
         means = F.avg_pool2d(attention[None, None].float(), (rows, columns), 1)[0, 0]
@@ -239,17 +238,17 @@ def crop_window(attention: Tensor, base: tuple[int, int]) -> tuple[int, int, int
         others = max(around.numel() - 1, 1)
         contrast = float(means[top, left] - (around.sum() - means[top, left]) / others)
         contrast = contrast if around.numel() > 1 else 0.0
-        if contrast > most:
-            found, most = (top, left, top + rows, left + columns), contrast
-    return found
+        if contrast > largest:
+            window, largest = (top, left, top + rows, left + columns), contrast
+    return window
 
 
 def cosines(features: Tensor) -> Tensor:
-    """`(N, N)` cosines between the rows of `(N, D)`, float32 or better."""
+    """`(N, N)` cosines between the rows of `(N, D)`: float64 where these are, else float32."""
     unit = F.normalize(features if features.dtype == torch.float64 else features.float(), dim=-1)
     return unit @ unit.t()
 
 
 def first_largest(values: Tensor) -> int:
-    """Index of the largest of `(N,)`; of equals the first."""
+    """Index of the largest of `(N,)`; the first of equal ones, on every device."""
     return int((values == values.max()).nonzero()[0])

@@ -1,16 +1,21 @@
 """Drawing for the scenes: glyph sprites, boards that carry an emblem, soft backgrounds.
 
 Knows pixels only: no questions, no answers. Everything random comes from the `numpy` generator
-that the caller hands in, so a picture is a function of its seed. Sizes and boxes are in pixels,
-boxes are `(x0, y0, x1, y1)`; colours are 8-bit RGB triples.
+that the caller hands in, so a picture is a function of its seed: the order of the draws is part of it.
+Sizes and boxes are in pixels, boxes are `(x0, y0, x1, y1)`; colours are 8-bit RGB triples.
 """
 
 import json
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
+
+Box = tuple[float, float, float, float]
+RGB = tuple[int, int, int]
+Rng = np.random.Generator
 
 GLYPH_DIR = Path(__file__).parent.parent / "bundled" / "glyphs"
 
@@ -26,7 +31,7 @@ COLOURS = {
     "black": (44, 44, 50),
     "white": (247, 247, 244),
 }
-HOSTS = ("sign", "flag", "door", "shirt")  # the things an emblem can be on
+HOSTS = ("sign", "flag", "door", "shirt")  # things that carry an emblem, a number or a word
 SETTINGS = ("field", "street", "room", "table", "pattern")
 EMBLEM_SHAPES = ("disc", "square", "triangle", "diamond", "star")
 
@@ -44,7 +49,7 @@ def glyph_names() -> tuple[str, ...]:
 
 @cache
 def _sprite(name: str) -> tuple[Image.Image, Image.Image, bool]:
-    """`(ink, silhouette, solid)`: two `L` masks cropped to the silhouette, and the ink rule."""
+    """`(ink, silhouette, solid)`: two `L` masks cropped to the silhouette, and `_MOSTLY_INK`."""
     table = json.loads((GLYPH_DIR / "glyphs.json").read_text())
     cell, columns = table["cell"], table["columns"]
     row, column = divmod(table["names"].index(name), columns)
@@ -57,22 +62,23 @@ def _sprite(name: str) -> tuple[Image.Image, Image.Image, bool]:
     return ink, silhouette, bool(solid)
 
 
-def _mix(a, b, share: float) -> tuple[int, int, int]:
+def _mix(a: Sequence[int], b: Sequence[int], share: float) -> RGB:
+    """`a` with `share` of the way to `b`."""
     return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
 
 
-def jitter(colour: str, rng, spread: float = 12.0) -> tuple[int, int, int]:
+def jitter(colour: str, rng: Rng, spread: float = 12.0) -> RGB:
     """The named colour, each channel moved by at most `spread`."""
     moved = np.asarray(COLOURS[colour]) + rng.uniform(-spread, spread, 3)
     return tuple(int(v) for v in moved.clip(0, 255))
 
 
-def _edge(rgb) -> tuple[int, int, int]:
+def _edge(rgb: RGB) -> RGB:
     """An outline that stands out: dark for light tints, light for dark ones."""
     return _mix(rgb, (30, 30, 40), 0.72) if sum(rgb) > 330 else _mix(rgb, (255, 255, 255), 0.86)
 
 
-def draw_glyph(picture: Image.Image, name: str, rgb, box, angle: float) -> Image.Image:
+def draw_glyph(picture: Image.Image, name: str, rgb: RGB, box: Box, angle: float) -> Image.Image:
     """Draw glyph `name` in `rgb`, fitted into `box` and turned by `angle` degrees.
 
     Returns its silhouette as an `L` mask of the box's size.
@@ -105,8 +111,8 @@ def glyph_aspect(name: str, angle: float) -> float:
     return (box[2] - box[0]) / (box[3] - box[1])
 
 
-def draw_host(picture: Image.Image, name: str, rgb, box) -> tuple[Image.Image, tuple]:
-    """Draw a sign, flag, door or shirt; return `(mask of the box, area free for an emblem)`."""
+def draw_host(picture: Image.Image, name: str, rgb: RGB, box: Box) -> tuple[Image.Image, Box]:
+    """Draw a sign, flag, door or shirt; return `(L mask of the box, area free for an emblem)`."""
     width, height = int(box[2] - box[0]), int(box[3] - box[1])
     if name == "shirt":
         mask = draw_glyph(picture, name, rgb, box, 0.0)
@@ -130,17 +136,17 @@ def draw_host(picture: Image.Image, name: str, rgb, box) -> tuple[Image.Image, t
     return mask, _inside(box, *area)
 
 
-def _inside(box, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float, float, float]:
+def _inside(box: Box, x0: float, y0: float, x1: float, y1: float) -> Box:
     """The part of `box` given by shares of its width and height."""
     width, height = box[2] - box[0], box[3] - box[1]
     return box[0] + x0 * width, box[1] + y0 * height, box[0] + x1 * width, box[1] + y1 * height
 
 
-def draw_emblem(picture: Image.Image, shape: str, rgb, host_rgb, box) -> None:
+def draw_emblem(picture: Image.Image, shape: str, rgb: RGB, host_rgb: RGB, box: Box) -> None:
     """A small badge: a pale disc (dark where the host or the symbol is pale) with a symbol."""
     pale = min(sum(host_rgb), sum(rgb)) < 560 and sum(rgb) < 600
     ground = (244, 242, 236) if pale else (70, 72, 82)
-    size, up = box[2] - box[0], 4
+    size, up = box[2] - box[0], 4  # drawn four times as large, then averaged down
     tile = Image.new("RGB", (round(size * up),) * 2, ground)
     edge, last = round(size * up), size * up
     ImageDraw.Draw(tile).polygon(_outline(shape, last), fill=tuple(rgb))
@@ -166,7 +172,7 @@ def _outline(shape: str, size: float) -> list[tuple[float, float]]:
 # ------------------------------------------------------------------------------ backgrounds
 
 
-def background(rng, size: tuple[int, int]) -> tuple[Image.Image, str]:
+def background(rng: Rng, size: tuple[int, int]) -> tuple[Image.Image, str]:
     """A soft picture of `size` (width, height), and what it shows (one of `SETTINGS`)."""
     setting = SETTINGS[rng.integers(len(SETTINGS))]
     picture = _gradient(rng, size)
@@ -174,19 +180,20 @@ def background(rng, size: tuple[int, int]) -> tuple[Image.Image, str]:
     return picture, setting
 
 
-def _gradient(rng, size) -> Image.Image:
+def _gradient(rng: Rng, size: tuple[int, int]) -> Image.Image:
+    """From one pastel at the top to another at the bottom."""
     top, bottom = (_PASTELS[i] for i in rng.integers(len(_PASTELS), size=2))
     ramp = np.linspace(0, 1, size[1])[:, None]
     column = np.asarray(top) * (1 - ramp) + np.asarray(bottom) * ramp  # (H, 3)
     return Image.fromarray(column[:, None].astype(np.uint8)).resize(size)
 
 
-def _muted(rng, low: int, high: int) -> tuple[int, int, int]:
+def _muted(rng: Rng, low: int, high: int) -> RGB:
     """A greyish tint: one level for all channels, each moved a little."""
     return tuple(int(v) for v in (rng.uniform(low, high) + rng.uniform(-16, 16, 3)).clip(0, 255))
 
 
-def _landscape(paint, rng, width, height):
+def _landscape(paint: ImageDraw.ImageDraw, rng: Rng, width: int, height: int) -> None:
     horizon = rng.uniform(0.45, 0.75) * height
     for _ in range(rng.integers(1, 4)):  # clouds
         x, y, r = rng.uniform(0, width), rng.uniform(0, horizon * 0.7), rng.uniform(18, 40)
@@ -207,7 +214,7 @@ def _landscape(paint, rng, width, height):
         )
 
 
-def _street(paint, rng, width, height):
+def _street(paint: ImageDraw.ImageDraw, rng: Rng, width: int, height: int) -> None:
     ground = rng.uniform(0.62, 0.8) * height
     x = -rng.uniform(0, 60)
     while x < width:
@@ -227,7 +234,7 @@ def _street(paint, rng, width, height):
         )
 
 
-def _room(paint, rng, width, height):
+def _room(paint: ImageDraw.ImageDraw, rng: Rng, width: int, height: int) -> None:
     floor = rng.uniform(0.65, 0.82) * height
     for x in np.arange(0, width, rng.uniform(26, 60)):  # wallpaper
         paint.rectangle((x, 0, x + rng.uniform(4, 14), floor), (255, 255, 255, 90))
@@ -241,7 +248,7 @@ def _room(paint, rng, width, height):
     paint.line((x + side / 2, y, x + side / 2, y + side * 1.2), (248, 248, 248), 5)
 
 
-def _table(paint, rng, width, height):
+def _table(paint: ImageDraw.ImageDraw, rng: Rng, width: int, height: int) -> None:
     wood = _mix(_muted(rng, 190, 222), (220, 190, 150), rng.uniform(0, 0.7))
     paint.rectangle((0, 0, width, height), (*wood, 190))
     for y in np.arange(rng.uniform(0, 40), height, rng.uniform(40, 90)):
@@ -252,7 +259,7 @@ def _table(paint, rng, width, height):
         paint.ellipse((x - 0.7 * r, y - 0.7 * r, x + 0.7 * r, y + 0.7 * r), None, (214,) * 3, 2)
 
 
-def _pattern(paint, rng, width, height):
+def _pattern(paint: ImageDraw.ImageDraw, rng: Rng, width: int, height: int) -> None:
     tint, gap = _muted(rng, 190, 240), rng.uniform(24, 64)
     kind = rng.integers(4)
     for i, x in enumerate(np.arange(0, width, gap)):
@@ -269,14 +276,14 @@ def _pattern(paint, rng, width, height):
                 paint.rectangle((x, y, x + gap, y + gap), (*tint, 130))
 
 
-def shadow(picture: Image.Image, box) -> None:
+def shadow(picture: Image.Image, box: Box) -> None:
     """A faint shadow on the ground under a thing that fills `box`."""
     width, depth = box[2] - box[0], 0.08 * (box[3] - box[1])
     spot = (box[0] + 0.12 * width, box[3] - depth, box[2] - 0.12 * width, box[3] + depth)
     ImageDraw.Draw(picture, "RGBA").ellipse(spot, (40, 40, 60, 46))
 
 
-_PAINTERS = {
+_PAINTERS: dict[str, Callable[[ImageDraw.ImageDraw, Rng, int, int], None]] = {
     "field": _landscape,
     "street": _street,
     "room": _room,

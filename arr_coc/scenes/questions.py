@@ -1,13 +1,14 @@
-"""What scenes are asked: the kinds of question, their phrasings, and who can be asked what.
+"""What scenes are asked: the kinds of question, their phrasings, and what can be asked of which things.
 
-Knows things and boxes, no pixels. An asker takes a generator, the things and the size of a picture,
-and yields questions whose answers it has read off the things.
+Knows things and boxes, no pixels. An asker takes a generator, the things and the size (width, height)
+of a picture, and yields questions whose answers it has read off the things.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from arr_coc.scenes import drawing as draw
+from arr_coc.scenes.drawing import Box, Rng, glyph_names
 
 KINDS = {
     "colour": "the colour of a named thing",
@@ -26,13 +27,14 @@ KINDS = {
     "chart_highest": "which bar of a chart is highest, or lowest",
     "form": "what a form gives as its total, tax, table number or date (reading)",
 }
+# The same kinds by how hard they are: whole things, one line of writing, reasoning about several.
 LADDER = {
     "L1": ("colour", "exists", "where", "leftmost", "beside", "count", "setting", "emblem_colour"),
     "L2": ("number", "word", "price"),
     "L3": ("cheapest", "chart_value", "chart_highest", "form"),
 }
 CHART_KINDS = ("chart_value", "chart_highest")
-PANEL_KINDS = (*CHART_KINDS, "form")
+PANEL_KINDS = (*CHART_KINDS, "form")  # of pictures that one chart or one form fills
 
 PLURALS = {"fish": "fish", "butterfly": "butterflies", "leaf": "leaves", "scissors": "scissors"}
 
@@ -128,7 +130,7 @@ class Question:
     text: str
     answer: str
     kind: str
-    boxes: tuple[tuple[float, float, float, float], ...] = ()
+    boxes: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,14 +143,25 @@ class Thing:
 
     name: str
     colour: str
-    box: tuple[float, float, float, float]
+    box: Box
     detail_kind: str | None = None
     detail: str | None = None
-    detail_box: tuple[float, float, float, float] | None = None
+    detail_box: Box | None = None
 
 
-def ask(rng, kind: str, things, size, *, setting: str, counted: str | None) -> Iterator[Question]:
-    """The questions of one kind that a picture of `size` with these things can be asked."""
+def ask(
+    rng: Rng,
+    kind: str,
+    things: Sequence[Thing],
+    size: tuple[int, int],
+    *,
+    setting: str,
+    counted: str | None,
+) -> Iterator[Question]:
+    """The questions of one kind that a picture of `size` with these things can be asked.
+
+    `setting` is what the whole picture shows, `counted` the name of the things to count, if any.
+    """
     if kind == "setting":
         yield Question(_phrase(rng, "setting"), setting, "setting")
     elif kind == "count":
@@ -169,7 +182,7 @@ _DETAIL_OF = {  # kind of question -> kind of detail it reads
 }
 
 
-def _phrase(rng, key: str, name: str = "") -> str:
+def _phrase(rng: Rng, key: str, name: str = "") -> str:
     """One phrasing of `key`; now and then capitalised or without its mark, as people type."""
     text = str(rng.choice(PHRASES[key]))
     article = "an" if name[:1] in "aeiou" else "a"
@@ -179,31 +192,33 @@ def _phrase(rng, key: str, name: str = "") -> str:
     return text.rstrip("?.") if rng.random() < 0.2 else text
 
 
-def _unique(things) -> list[Thing]:
+def _unique(things: Sequence[Thing]) -> list[Thing]:
+    """The things whose name no other thing has."""
     names = [thing.name for thing in things]
     return [thing for thing in things if names.count(thing.name) == 1]
 
 
-def _pick(rng, items: list, most: int) -> list:
+def _pick(rng: Rng, items: list[Any], most: int) -> list[Any]:
+    """At most so many of the items, in random order."""
     return [items[i] for i in rng.permutation(len(items))[:most]]
 
 
-def _ask_colour(rng, things, size):
+def _ask_colour(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
     for thing in _pick(rng, _unique(things), 3):
         yield Question(_phrase(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
 
 
-def _ask_exists(rng, things, size):
-    there = [name for name in draw.glyph_names() if any(t.name == name for t in things)]
-    absent = [name for name in draw.glyph_names() if name not in there]
+def _ask_exists(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
+    present = [name for name in glyph_names() if any(t.name == name for t in things)]
+    absent = [name for name in glyph_names() if name not in present]
     for _ in range(2):
-        present = bool(there) and rng.random() < 0.5
-        name = str(rng.choice(there if present else absent))
+        exists = bool(present) and rng.random() < 0.5
+        name = str(rng.choice(present if exists else absent))
         boxes = tuple(thing.box for thing in things if thing.name == name)
-        yield Question(_phrase(rng, "exists", name), "yes" if present else "no", "exists", boxes)
+        yield Question(_phrase(rng, "exists", name), "yes" if exists else "no", "exists", boxes)
 
 
-def _ask_detail(rng, things, kind):
+def _ask_detail(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Question]:
     """What is written or drawn small on a thing whose name is unique."""
     for thing in _unique(things):
         if thing.detail_kind == _DETAIL_OF[kind]:
@@ -211,7 +226,7 @@ def _ask_detail(rng, things, kind):
             yield Question(text, thing.detail, kind, (thing.detail_box,))
 
 
-def _ask_where(rng, things, size):
+def _ask_where(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
     for thing in _pick(rng, _unique(things), 4):
         off = [_centre(thing, axis) / size[axis] - 0.5 for axis in (0, 1)]
         if min(map(abs, off)) > 0.06:
@@ -219,11 +234,11 @@ def _ask_where(rng, things, size):
             yield Question(_phrase(rng, "where", thing.name), answer, "where", (thing.box,))
 
 
-def _centre(thing, axis: int) -> float:
+def _centre(thing: Thing, axis: int) -> float:
     return (thing.box[axis] + thing.box[axis + 2]) / 2
 
 
-def neighbour(thing, things, axis: int) -> Thing | None:
+def neighbour(thing: Thing, things: Sequence[Thing], axis: int) -> Thing | None:
     """The thing nearest on the left of `thing` (axis 0) or above it (axis 1), if it is clear which.
 
     It overlaps `thing` by half of the smaller one across the axis, and nothing else on that side
@@ -245,23 +260,24 @@ def neighbour(thing, things, axis: int) -> Thing | None:
     return near[0][2]
 
 
-def _ask_beside(rng, things, size):
+def _ask_beside(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
     pairs = [(thing, axis) for thing in _unique(things) for axis in (0, 1)]
-    asked = 0
+    count = 0
     for thing, axis in _pick(rng, pairs, len(pairs)):
-        found = neighbour(thing, things, axis)
-        if found is not None and asked < 4:
-            asked += 1
+        other = neighbour(thing, things, axis)
+        if other is not None and count < 4:
+            count += 1
             text = _phrase(rng, ("left", "above")[axis], thing.name)
-            yield Question(text, found.name, "beside", (thing.box, found.box))
+            yield Question(text, other.name, "beside", (thing.box, other.box))
 
 
-def _ask_leftmost(rng, things, size):
+def _ask_leftmost(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
     key = ("leftmost", "rightmost")[int(rng.integers(2))]
     sign = 1 if key == "leftmost" else -1
     edge = 0 if key == "leftmost" else 2
     ranked = sorted(things, key=lambda thing: sign * (thing.box[0] + thing.box[2]))
     margin = 0.05 * size[0]
+    # Asked only where it is clear: by the middles of the things, and by their outer edges.
     if len(ranked) > 1 and all(
         sign * (other.box[0] + other.box[2] - ranked[0].box[0] - ranked[0].box[2]) > 2 * margin
         and sign * (other.box[edge] - ranked[0].box[edge]) > margin / 2
@@ -270,35 +286,39 @@ def _ask_leftmost(rng, things, size):
         yield Question(_phrase(rng, key), ranked[0].name, "leftmost", (ranked[0].box,))
 
 
-def _ask_cheapest(rng, things, size):
+def _ask_cheapest(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
     yield from _ask_extreme(rng, things, "price", ("cheapest", "dearest"), "cheapest")
 
 
-def _ask_chart_highest(rng, things, size):
+def _ask_chart_highest(
+    rng: Rng, things: Sequence[Thing], size: tuple[int, int]
+) -> Iterator[Question]:
     yield from _ask_extreme(
         rng, things, "value", ("chart_lowest", "chart_highest"), "chart_highest"
     )
 
 
-def _ask_extreme(rng, things, detail_kind, keys, kind):
-    """Which thing carries the lowest (first key) or the highest number (second)."""
-    priced = [thing for thing in things if thing.detail_kind == detail_kind]
-    if len(priced) < 2:
+def _ask_extreme(
+    rng: Rng, things: Sequence[Thing], detail_kind: str, keys: tuple[str, str], kind: str
+) -> Iterator[Question]:
+    """Which thing carries the lowest number (phrased by the first key) or the highest (second)."""
+    numbered = [thing for thing in things if thing.detail_kind == detail_kind]
+    if len(numbered) < 2:
         return
     which = int(rng.integers(2))
-    ranked = sorted(priced, key=lambda thing: int(thing.detail.lstrip("$")), reverse=bool(which))
+    ranked = sorted(numbered, key=lambda thing: int(thing.detail.lstrip("$")), reverse=bool(which))
     if ranked[0].detail != ranked[1].detail:
-        boxes = tuple(thing.detail_box for thing in priced)
+        boxes = tuple(thing.detail_box for thing in numbered)
         yield Question(_phrase(rng, keys[which]), ranked[0].name, kind, boxes)
 
 
-def _ask_count(rng, things, name):
+def _ask_count(rng: Rng, things: Sequence[Thing], name: str | None) -> Iterator[Question]:
     boxes = tuple(thing.box for thing in things if thing.name == name)
     if boxes:
         yield Question(_phrase(rng, "count", name), str(len(boxes)), "count", boxes)
 
 
-_ASKERS = {
+_ASKERS: dict[str, Callable[[Rng, Sequence[Thing], tuple[int, int]], Iterator[Question]]] = {
     "colour": _ask_colour,
     "exists": _ask_exists,
     "where": _ask_where,

@@ -13,16 +13,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from PIL import Image
 
-from arr_coc.scenes import drawing as draw
-from arr_coc.scenes import writing as write
+from arr_coc.scenes import drawing, writing
+from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, Question, Thing, ask
 
 TEST_SEED = 1_000_000_000
 DEV_SEED = 900_000_000  # validation while working; training stays below
 
 MAP_STRIDE = 4  # pixels per cell of Scene.things_map
-DETAIL_CODE = 128  # added to a thing's code where its emblem or writing is
-PANEL_SHARE = 0.14  # of the scenes are a chart or a form
+DETAIL_CODE = 128  # added to a thing's code where its emblem or writing is drawn
+SMALLEST_SIDE = 96  # pixels of a picture
+SMALLEST_PANEL = 192  # pixels on a picture's shorter side that a chart or a form needs
+LEAST_DETAIL, MOST_DETAIL = 0.25, 3
+PANELS = ("chart", "form")  # settings in which one of them fills the picture
+PANEL_SHARE = 0.14  # of the scenes are a panel
 PRICED_SHARE = 0.35  # of the scenes put prices on things
 SMALLEST_PRICED = 76  # pixels across: a smaller thing would vanish behind its tag
 
@@ -31,8 +35,9 @@ SMALLEST_PRICED = 76  # pixels across: a smaller thing would vanish behind its t
 class Scene:
     """A picture (RGB) with its things and questions.
 
-    `setting` names what the whole picture shows. `things_map` is `(ceil(H / 4), ceil(W / 4))`
-    uint8: 0 background, `1 + i` thing i, `DETAIL_CODE + 1 + i` the small detail of thing i.
+    `setting` names what the whole picture shows, one of `drawing.SETTINGS` or `PANELS`. `things_map` is
+    `(ceil(H / MAP_STRIDE), ceil(W / MAP_STRIDE))` uint8: 0 background, `1 + i` thing i,
+    `DETAIL_CODE + 1 + i` the small detail of thing i.
     """
 
     seed: int
@@ -60,25 +65,26 @@ def make_scene(
     unknown = set(chosen) - set(KINDS)
     if unknown or not chosen:
         raise ValueError(f"unknown kinds {sorted(unknown)}; known: {', '.join(KINDS)}")
-    if min(size) < 96:
-        raise ValueError(f"size {size} is too small: each side needs at least 96 pixels")
-    if not 0.25 <= detail <= 3:
-        raise ValueError(f"detail {detail} is outside [0.25, 3]")
+    if min(size) < SMALLEST_SIDE:
+        raise ValueError(
+            f"size {size} is too small: each side needs at least {SMALLEST_SIDE} pixels"
+        )
+    if not LEAST_DETAIL <= detail <= MOST_DETAIL:
+        raise ValueError(f"detail {detail} is outside [{LEAST_DETAIL}, {MOST_DETAIL}]")
     rng = np.random.default_rng(seed)
     canvas = Canvas(size, detail)
-    asked_panels = [kind for kind in chosen if kind in PANEL_KINDS]
-    share = PANEL_SHARE if kinds is None else len(asked_panels) / len(chosen)
+    panel_kinds = [kind for kind in chosen if kind in PANEL_KINDS]
+    share = PANEL_SHARE if kinds is None else len(panel_kinds) / len(chosen)
     counted = None
-    if asked_panels and rng.random() < share and min(size) >= 192:
-        setting = _panel(rng, canvas, asked_panels)
+    if panel_kinds and rng.random() < share and min(size) >= SMALLEST_PANEL:
+        setting = _panel(rng, canvas, panel_kinds)
     else:
         setting, counted = _things(rng, canvas, chosen if kinds else ())
-    drawable = [k for k in chosen if (k in PANEL_KINDS) <= (setting in ("chart", "form"))]
-    if setting in ("chart", "form"):
-        drawable = [kind for kind in drawable if kind in PANEL_KINDS or kind == "setting"]
+    is_panel = setting in PANELS
+    fitting = [kind for kind in chosen if kind == "setting" or (kind in PANEL_KINDS) == is_panel]
     questions = tuple(
         question
-        for kind in drawable
+        for kind in fitting
         for question in ask(rng, kind, canvas.things, size, setting=setting, counted=counted)
     )
     picture, things = canvas.picture, tuple(canvas.things)
@@ -88,7 +94,8 @@ def make_scene(
 class Canvas:
     """A picture being drawn, with the things on it and the map of where they are."""
 
-    def __init__(self, size: tuple[int, int], detail: float):
+    def __init__(self, size: tuple[int, int], detail: float) -> None:
+        """`size` is (width, height); `detail` scales emblems and writing."""
         self.size, self.detail = size, detail
         self.picture: Image.Image | None = None
         self.things: list[Thing] = []
@@ -102,7 +109,7 @@ class Canvas:
         if thing.detail_box:
             self._note(_full(thing.detail_box), thing.detail_box, DETAIL_CODE + code)
 
-    def _note(self, mask: Image.Image, box, code: int) -> None:
+    def _note(self, mask: Image.Image, box: Box, code: int) -> None:
         x, y = int(box[0]) // MAP_STRIDE, int(box[1]) // MAP_STRIDE
         width, height = max(1, mask.width // MAP_STRIDE), max(1, mask.height // MAP_STRIDE)
         covered = np.asarray(mask.resize((width, height), Image.BOX)) > 127
@@ -110,40 +117,51 @@ class Canvas:
         view[covered[: view.shape[0], : view.shape[1]]] = code
 
 
-def _full(box) -> Image.Image:
+def _full(box: Box) -> Image.Image:
+    """A mask that covers all of a box."""
     return Image.new("L", (max(1, int(box[2] - box[0])), max(1, int(box[3] - box[1]))), 255)
 
 
 # ----------------------------------------------------------------------------------- layout
 
 
-def _things(rng, canvas: Canvas, wanted) -> tuple[str, str | None]:
-    """A scene of things on a background; returns its setting and the name to count, if any."""
-    canvas.picture, setting = draw.background(rng, canvas.size)
+def _things(rng: Rng, canvas: Canvas, wanted: Sequence[str]) -> tuple[str, str | None]:
+    """A scene of things on a background; returns its setting and the name to count, if any.
+
+    `wanted` are the kinds of question that the scene should be asked; empty for no preference.
+    """
+    canvas.picture, setting = drawing.background(rng, canvas.size)
     counted, cast = _cast(rng, canvas.size, wanted)
     share = 1.0 if {"price", "cheapest"} & set(wanted) else PRICED_SHARE
     priced = rng.random() < share
-    details = [kind for kind, asked in _HOST_DETAILS.items() if asked in wanted]
+    details = [detail for detail, kind in _HOST_DETAILS.items() if kind in wanted]
     for name, side in cast:
-        box = _place(rng, name, side, canvas.size, [thing.box for thing in canvas.things])
-        if box is None:
+        placed = _place(rng, name, side, canvas.size, [thing.box for thing in canvas.things])
+        if placed is None:
             continue
-        if name in draw.HOSTS:
+        box, angle = placed
+        if name in drawing.HOSTS:
             _add_host(rng, canvas, name, box, details or list(_HOST_DETAILS))
         else:
-            _add_glyph(rng, canvas, name, box, priced and name != counted)
+            _add_glyph(rng, canvas, name, box, angle, priced=priced and name != counted)
     return setting, counted
 
 
-_HOST_DETAILS = {"emblem": "emblem_colour", "number": "number", "word": "word"}
+_HOST_DETAILS = {  # what a host carries -> the kind of question about it
+    "emblem": "emblem_colour",
+    "number": "number",
+    "word": "word",
+}
 
 
-def _cast(rng, size, wanted) -> tuple[str | None, list[tuple[str, float]]]:
+def _cast(
+    rng: Rng, size: tuple[int, int], wanted: Sequence[str]
+) -> tuple[str | None, list[tuple[str, float]]]:
     """Who appears: the name to count, if any, and `(name, side in pixels)`, largest first."""
-    area = size[0] * size[1] / 512**2
-    names = list(rng.permutation(draw.glyph_names()))
+    area = size[0] * size[1] / 512**2  # of the usual picture
+    names = list(rng.permutation(drawing.glyph_names()))
     host_share = 1.0 if set(_HOST_DETAILS.values()) & set(wanted) else 0.8
-    hosts = list(rng.permutation(draw.HOSTS)[: 1 + (rng.random() < 0.6 * area)])
+    hosts = list(rng.permutation(drawing.HOSTS)[: 1 + (rng.random() < 0.6 * area)])
     cast = [(host, rng.uniform(110, 180)) for host in hosts if rng.random() < host_share]
     counted = None
     if "count" in wanted or rng.random() < 0.4:
@@ -159,13 +177,18 @@ def _cast(rng, size, wanted) -> tuple[str | None, list[tuple[str, float]]]:
     return counted, sorted(cast, key=lambda item: -item[1])
 
 
-_HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}
+_HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}  # width over height
 
 
-def _place(rng, name, side, size, taken):
-    """A free box for a thing whose longer side is `side`, or None where there is no room."""
-    angle = 0.0 if name in draw.HOSTS else float(rng.uniform(-12, 12))
-    aspect = _HOST_ASPECTS.get(name) or draw.glyph_aspect(name, angle)
+def _place(
+    rng: Rng, name: str, side: float, size: tuple[int, int], taken: Sequence[Box]
+) -> tuple[Box, float] | None:
+    """A free box for a thing whose longer side is `side`, and its angle in degrees.
+
+    None where there is no room: after some attempts the thing shrinks, down to 30 pixels.
+    """
+    angle = 0.0 if name in drawing.HOSTS else float(rng.uniform(-12, 12))
+    aspect = _HOST_ASPECTS.get(name) or drawing.glyph_aspect(name, angle)
     for attempt in range(60):
         long_side = side * (0.97**attempt if attempt > 20 else 1)
         width, height = long_side * min(1, aspect), long_side * min(1, 1 / aspect)
@@ -173,66 +196,68 @@ def _place(rng, name, side, size, taken):
             width, height = width * 1.3, height * 1.3
         x = int(rng.uniform(2, max(3, size[0] - width - 2)))
         y = int(rng.uniform(2, max(3, size[1] - height - 2)))
-        box = (x, y, min(size[0], x + int(width)), min(size[1], y + int(height)))
+        right, bottom = min(size[0], x + int(width)), min(size[1], y + int(height))
+        box = (float(x), float(y), float(right), float(bottom))
         if long_side > 30 and all(_apart(box, other) for other in taken):
-            return (*box, angle)
+            return box, angle
     return None
 
 
-def _apart(a, b, margin: float = 6.0) -> bool:
+def _apart(a: Box, b: Box, margin: float = 6.0) -> bool:
     across = a[2] + margin < b[0] or b[2] + margin < a[0]
     return across or a[3] + margin < b[1] or b[3] + margin < a[1]
 
 
-def _colours(rng) -> tuple[str, str]:
-    return tuple(str(c) for c in rng.choice(list(draw.COLOURS), 2, replace=False))
+def _colours(rng: Rng) -> tuple[str, str]:
+    """The names of two different colours."""
+    return tuple(str(c) for c in rng.choice(list(drawing.COLOURS), 2, replace=False))
 
 
-def _add_glyph(rng, canvas: Canvas, name: str, placed, priced: bool) -> None:
-    """Draw a glyph, with a price tag stuck on it now and then."""
-    *box, angle = placed
-    box = tuple(float(v) for v in box)
+def _add_glyph(
+    rng: Rng, canvas: Canvas, name: str, box: Box, angle: float, *, priced: bool
+) -> None:
+    """Draw a glyph; where `priced`, mostly with a price tag stuck on it."""
     colour, _ = _colours(rng)
-    draw.shadow(canvas.picture, box)
-    mask = draw.draw_glyph(canvas.picture, name, draw.jitter(colour, rng), box, angle)
+    drawing.shadow(canvas.picture, box)
+    mask = drawing.draw_glyph(canvas.picture, name, drawing.jitter(colour, rng), box, angle)
     if not priced or box[2] - box[0] < SMALLEST_PRICED or rng.random() < 0.2:
         return canvas.add(Thing(name, colour, box), mask)
     text = f"${rng.integers(2, 100)}"
     area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
-    where = write.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+    where = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
     canvas.add(Thing(name, colour, box, "price", text, where), mask)
 
 
-def _add_host(rng, canvas: Canvas, name: str, placed, details) -> None:
-    """Draw a sign, flag, door or shirt with an emblem, a number or a word on it."""
-    box = tuple(float(v) for v in placed[:4])
+def _add_host(rng: Rng, canvas: Canvas, name: str, box: Box, details: Sequence[str]) -> None:
+    """Draw a sign, flag, door or shirt that carries one of the details, keys of `_HOST_DETAILS`."""
     colour, other = _colours(rng)
-    rgb = draw.jitter(colour, rng)
-    draw.shadow(canvas.picture, box)
-    mask, area = draw.draw_host(canvas.picture, name, rgb, box)
+    rgb = drawing.jitter(colour, rng)
+    drawing.shadow(canvas.picture, box)
+    mask, area = drawing.draw_host(canvas.picture, name, rgb, box)
     kind = details[rng.integers(len(details))]
     if kind == "emblem":
         detail, where = other, _emblem_box(rng, area, canvas.detail)
-        shape = draw.EMBLEM_SHAPES[rng.integers(len(draw.EMBLEM_SHAPES))]
-        draw.draw_emblem(canvas.picture, shape, draw.jitter(other, rng), rgb, where)
+        shape = drawing.EMBLEM_SHAPES[rng.integers(len(drawing.EMBLEM_SHAPES))]
+        drawing.draw_emblem(canvas.picture, shape, drawing.jitter(other, rng), rgb, where)
     else:
-        detail = write.number(rng) if kind == "number" else write.word(rng)
-        where = write.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere")
+        detail = writing.number(rng) if kind == "number" else writing.word(rng)
+        where = writing.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere")
     canvas.add(Thing(name, colour, box, kind, detail, where), mask)
 
 
-def _emblem_box(rng, area, detail):
+def _emblem_box(rng: Rng, area: Box, detail: float) -> Box:
+    """A square somewhere in the area."""
     side = float(np.clip(round(rng.uniform(20, 28) * detail), 4, min(area[2] - area[0], 96)))
     x = round(rng.uniform(area[0], max(area[0], area[2] - side)))
     y = round(rng.uniform(area[1], max(area[1], area[3] - side)))
     return float(x), float(y), float(x + int(side)), float(y + int(side))
 
 
-def _panel(rng, canvas: Canvas, kinds) -> str:
+def _panel(rng: Rng, canvas: Canvas, kinds: Sequence[str]) -> str:
     """A chart or a form fills the picture; returns which."""
-    canvas.picture, _ = draw.background(rng, canvas.size)
+    canvas.picture, _ = drawing.background(rng, canvas.size)
     kind = kinds[rng.integers(len(kinds))]
-    parts = write.chart if kind in CHART_KINDS else write.form
+    parts = writing.chart if kind in CHART_KINDS else writing.form
     for thing in parts(rng, canvas.picture, canvas.detail):
         canvas.add(thing)
     return "chart" if kind in CHART_KINDS else "form"

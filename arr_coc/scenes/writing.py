@@ -1,7 +1,8 @@
 """Writing in scenes: plates and price tags with a line of text, charts and forms.
 
 The fonts are those that come with matplotlib (DejaVu and STIX). Sizes and boxes are in pixels,
-boxes are `(x0, y0, x1, y1)`; everything random comes from the caller's generator.
+boxes are `(x0, y0, x1, y1)`; everything random comes from the caller's generator. `detail` scales the
+writing.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from arr_coc.scenes import drawing as draw
+from arr_coc.scenes.drawing import COLOURS, RGB, Box, Rng, jitter
 from arr_coc.scenes.questions import Thing
 
 WORDS = ("open", "stop", "exit", "cafe", "sale", "taxi", "bank", "milk", "hotel", "park", "music")
@@ -21,6 +22,7 @@ QUARTERS = ("q1", "q2", "q3", "q4")
 FIELDS = ("total", "tax", "table", "date")
 FONTS = ("DejaVuSans-Bold", "DejaVuSerif-Bold", "DejaVuSansMono-Bold", "STIXGeneralBol")
 
+# Ground and ink of a plate.
 _PLATES = (((248, 247, 240), (28, 30, 40)), ((250, 214, 70), (34, 30, 20)))
 _PLATES += (((36, 40, 60), (248, 248, 244)), ((236, 240, 248), (150, 20, 30)))
 _LINE_HEIGHT = (19, 27)  # of a plate's capitals with their surroundings, before `detail`
@@ -32,21 +34,21 @@ def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(folder / f"{name}.ttf", size)
 
 
-def number(rng) -> str:
+def number(rng: Rng) -> str:
     """A number of two digits."""
     return str(rng.integers(10, 100))
 
 
-def word(rng) -> str:
+def word(rng: Rng) -> str:
     """One of `WORDS`."""
     return str(rng.choice(WORDS))
 
 
-def _pick_font(rng, height: float) -> ImageFont.FreeTypeFont:
+def _pick_font(rng: Rng, height: float) -> ImageFont.FreeTypeFont:
     return _font(str(rng.choice(FONTS)), max(4, round(height)))
 
 
-def plate(rng, picture: Image.Image, text: str, area, detail: float, *, at: str):
+def plate(rng: Rng, picture: Image.Image, text: str, area: Box, detail: float, *, at: str) -> Box:
     """Write `text` on a small plate inside `area` (made smaller where it would not fit).
 
     `at` is "anywhere" in the area or the middle of its "bottom" edge. Returns the plate's box.
@@ -73,12 +75,15 @@ def plate(rng, picture: Image.Image, text: str, area, detail: float, *, at: str)
     return box
 
 
-def _write(paint, box, text: str, font, ink) -> None:
+def _write(
+    paint: ImageDraw.ImageDraw, box: Box, text: str, font: ImageFont.FreeTypeFont, ink: RGB
+) -> None:
+    """A line of text in the middle of a box."""
     middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
     paint.text(middle, text, font=font, fill=ink, anchor="mm")
 
 
-def chart(rng, picture: Image.Image, detail: float) -> Iterator[Thing]:
+def chart(rng: Rng, picture: Image.Image, detail: float) -> Iterator[Thing]:
     """A bar chart of three or four quarters, each bar with its value; a thing per bar."""
     width, height = picture.size
     paint = ImageDraw.Draw(picture)
@@ -93,10 +98,10 @@ def chart(rng, picture: Image.Image, detail: float) -> Iterator[Thing]:
     paint.line((left + 6, floor, right - 6, floor), (90, 90, 100), 2)
     for i, value in enumerate(values):
         x0, x1 = left + 6 + i * step, left + 6 + (i + 1) * step
-        colour = str(rng.choice([c for c in draw.COLOURS if c != "white"]))
+        colour = str(rng.choice([c for c in COLOURS if c != "white"]))
         peak = floor - (floor - ceiling) * float(value) / 100
         bar = (x0 + 0.2 * step, peak, x1 - 0.2 * step, floor)
-        paint.rectangle(bar, fill=draw.jitter(colour, rng), outline=(60, 60, 70))
+        paint.rectangle(bar, fill=jitter(colour, rng), outline=(60, 60, 70))
         above = (x0 + 2, peak - line, x1 - 2, peak)
         _write(paint, above, str(value), font, (30, 32, 40))
         _write(paint, (x0, floor, x1, bottom), QUARTERS[i].upper(), font, (30, 32, 40))
@@ -105,7 +110,7 @@ def chart(rng, picture: Image.Image, detail: float) -> Iterator[Thing]:
         yield Thing(QUARTERS[i], colour, _rounded(box), "value", str(value), _rounded(spot))
 
 
-def form(rng, picture: Image.Image, detail: float) -> Iterator[Thing]:
+def form(rng: Rng, picture: Image.Image, detail: float) -> Iterator[Thing]:
     """A sheet of paper with three or four entries; a thing per entry."""
     width, height = picture.size
     paint = ImageDraw.Draw(picture)
@@ -132,12 +137,12 @@ def form(rng, picture: Image.Image, detail: float) -> Iterator[Thing]:
         yield Thing(str(name), "white", _rounded(row), "entry", text, _rounded(spot))
 
 
-def _inked(box, length: float) -> tuple[float, float, float, float]:
+def _inked(box: Box, length: float) -> Box:
     """The middle of `box` that a line of text of `length` pixels takes."""
     middle = (box[0] + box[2]) / 2
     half = min(length / 2 + 2, (box[2] - box[0]) / 2)
     return middle - half, box[1], middle + half, box[3]
 
 
-def _rounded(box) -> tuple[float, float, float, float]:
+def _rounded(box: Box) -> Box:
     return tuple(float(round(v)) for v in box)

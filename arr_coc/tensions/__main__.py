@@ -1,20 +1,20 @@
-"""Tensions: do trained ones respond to questions in other words, and does it matter which they are.
+"""Tensions: whether trained ones respond to questions in other words, and whether it matters which.
 
     python -m arr_coc.tensions --weights runs/arr-coc --out results/tensions.json
 
-Two measurements, on development scenes. The tensions that the weights choose for questions that no
-training has seen (`tensions_phrases`), with the lexical prior's beside them, against three bars of the
-brief (part 29): compress lower for reading than for the whole scene, little exploit to describe, much
-focus to find. And ARR-COC's accuracy with its own tensions, less that with the mean tensions of another
-kind of question imposed. Intervals are bootstrap intervals, over paraphrases there and over pictures
-here. Nothing is trained. Needs requirements-dev.txt. The last stdout line is JSON.
+Two measurements, on development scenes. First, the tensions that the weights choose for questions that
+no training has seen (`phrases`), with the lexical prior's beside them, against three bars of the brief
+(part 29): compress lower for reading than for the whole scene, little exploit to describe, much focus to
+find; with bootstrap intervals over paraphrases. Second, ARR-COC's accuracy with its own tensions, less
+that with the mean tensions of another kind of question imposed; with bootstrap intervals over pictures.
+Nothing is trained. Needs requirements-dev.txt. The last stdout line is JSON.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,22 +25,53 @@ from tqdm import tqdm
 from arr_coc import provenance
 from arr_coc.balancing import lexical_tensions
 from arr_coc.config import Config, Tensions
-from arr_coc.evaluate import rows as evaluate_rows
-from arr_coc.evaluate import store, summary
 from arr_coc.evaluate.questions import Scenes
+from arr_coc.evaluate.rows import measure_items
 from arr_coc.evaluate.stats import Bootstrap, estimate, over_kinds
+from arr_coc.evaluate.store import Row, table_of
+from arr_coc.evaluate.summary import by_detail
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen.loading import BUNDLED_BASE
-from arr_coc.scenes import scene
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.scenes.scene import DEV_SEED, make_scene
 from arr_coc.tensions import phrases
 from arr_coc.tensions.phrases import GROUP_OF
 
 GROUPS = tuple(phrases.KNOWN)
 NAMES = tuple(field.name for field in fields(Tensions))
-OWN = "own"
+OWN = "own"  # the method without imposed tensions
 BATCH, MAX_NEW_TOKENS = 32, 8
-# The bars: what is compared, and which side of the bar it must be on.
+# The bars: compress lower by at least FINER for fine detail, exploit at most DESCRIBE for the whole scene,
+# focus at least FIND for a place.
 FINER, DESCRIBE, FIND = 0.3, 0.4, 0.7
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one run of the command does.
+
+    Attributes:
+        weights, base: Hub id or folder of ARR-COC weights, and of a Qwen3-VL.
+        out: JSON to write.
+        scenes: scenes on which each sentence is asked.
+        n: questions per kind with tensions imposed; 0 for none.
+        kinds, seed: kinds of these questions, and the first seed of all scenes.
+        budgets: shares of an image's visual tokens.
+        threads, device: CPU threads; None for CUDA where there is one.
+        words: the arguments as typed.
+    """
+
+    weights: str
+    base: str
+    out: Path
+    scenes: int
+    n: int
+    kinds: tuple[str, ...]
+    seed: int
+    budgets: tuple[float, ...]
+    threads: int
+    device: str | None
+    words: tuple[str, ...]
 
 
 class Chosen(NamedTuple):
@@ -55,19 +86,25 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    host: Any, bank: dict[str, Sequence[str]], seeds: Sequence[int]
+    host: ARRCOCQwen, bank: dict[str, Sequence[str]], seeds: Sequence[int]
 ) -> tuple[list[Chosen], list[Chosen]]:
-    """What the weights choose for every sentence of the bank on every scene; and the lexical prior."""
+    """What the weights choose for every sentence of the bank on every scene; and the lexical prior.
+
+    Raises:
+        RuntimeError: where the host's tensions are not learned.
+    """
     learned, lexical = [], []
-    pairs = [(group, template) for group, templates in bank.items() for template in templates]
+    sentences = [(group, template) for group, templates in bank.items() for template in templates]
     for seed in tqdm(seeds, desc="tensions", unit="scene"):
-        image = scene.make_scene(seed).image
-        for number, (group, template) in enumerate(pairs):
-            question = phrases.asked(template, seed, number)
-            made = host.realize(image, question, Config())
-            if made.tension_source != "learned":
-                raise RuntimeError(f"tensions of {question!r} are of the {made.tension_source}")
-            learned.append(Chosen(group, template, made.tensions))
+        image = make_scene(seed).image
+        for number, (group, template) in enumerate(sentences):
+            question = phrases.about_some_thing(template, seed, number)
+            realization = host.realize(image, question, Config())
+            if realization.tension_source != "learned":
+                raise RuntimeError(
+                    f"tensions of {question!r} are of the {realization.tension_source}"
+                )
+            learned.append(Chosen(group, template, realization.tensions))
             lexical.append(Chosen(group, template, lexical_tensions(question)))
     return learned, lexical
 
@@ -82,18 +119,18 @@ def respond(chosen: Sequence[Chosen]) -> dict[str, Any]:
         `bars`: `value`, `interval`, `bar` and `met` of the three; `sentences`: their mean tensions.
     """
     templates = list(dict.fromkeys((c.group, c.template) for c in chosen))
-    of_template = np.array([templates.index((c.group, c.template)) for c in chosen])
-    of_group = np.array([GROUPS.index(c.group) for c in chosen])
+    template_of = np.array([templates.index((c.group, c.template)) for c in chosen])  # (Q,)
+    group_of = np.array([GROUPS.index(c.group) for c in chosen])  # (Q,)
     values = np.array([astuple(c.tensions) for c in chosen])  # (Q, 3)
-    bootstrap = Bootstrap(of_template, of_group)
+    bootstrap = Bootstrap(template_of, group_of)
     means = {name: bootstrap.means(values[:, i]) for i, name in enumerate(NAMES)}
     groups = {
         group: {name: estimate(means[name][:, i]) for name in NAMES}
-        | {"n": int((of_group == i).sum()), "sentences": sum(g == group for g, _ in templates)}
+        | {"n": int((group_of == i).sum()), "sentences": sum(g == group for g, _ in templates)}
         for i, group in enumerate(GROUPS)
     }
     sentences = {
-        template: [round(float(v), 3) for v in values[of_template == i].mean(0)]
+        template: [round(float(v), 3) for v in values[template_of == i].mean(0)]
         for i, (_, template) in enumerate(templates)
     }
     return {"groups": groups, "bars": bars(means), "sentences": sentences}
@@ -126,60 +163,69 @@ def imposed_methods(groups: dict[str, Any]) -> dict[str, ARRCOC]:
 
 
 def impose(
-    host: Any, methods: dict[str, ARRCOC], source: Scenes, budgets: Sequence[float]
-) -> list[dict]:
-    """Rows of `evaluate.rows` for every question, method and budget."""
+    host: ARRCOCQwen, methods: dict[str, ARRCOC], source: Scenes, budgets: Sequence[float]
+) -> list[Row]:
+    """Rows of an evaluation for every question, method and budget."""
     pairs = frozenset((name, budget) for name in methods for budget in budgets)
     rows = []
     for refs in tqdm(list(source.blocks()), desc="imposed", unit="block"):
         items = source.load(refs)
-        rows += evaluate_rows.measure_items(
-            host, methods, items, [pairs] * len(items), dataset=source.name,
-            scoring=source.scoring, batch=BATCH, max_new_tokens=MAX_NEW_TOKENS,
-        )  # fmt: skip
+        rows += measure_items(
+            host,
+            methods,
+            items,
+            [pairs] * len(items),
+            dataset=source.name,
+            scoring=source.scoring,
+            batch=BATCH,
+            max_new_tokens=MAX_NEW_TOKENS,
+        )
     return rows
 
 
-def matters(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def matters(rows: list[Row]) -> list[dict[str, Any]]:
     """Per budget: accuracy with its own tensions, and what imposing others costs.
 
     `cost` is the accuracy with its own less that with another group's tensions (the mean over the
     three), on the same questions; every kind of question counts alike. `costs` says whether its
     interval lies above 0. `groups` are the same for the questions of one group, with each imposed.
     """
-    grid = summary.grids(store.table_of(rows))[1.0]
-    bootstrap, found = Bootstrap(grid.pictures, grid.kinds), []
-    group_of = np.array([GROUPS.index(GROUP_OF[kind]) for kind in grid.kind_names])  # of kinds
-    for budget in grid.budgets:
-        own = grid.values[OWN, budget]["right"]
-        lost = np.stack([own - grid.values[group, budget]["right"] for group in GROUPS])
+    answers = by_detail(table_of(rows))[1.0]
+    bootstrap = Bootstrap(answers.pictures, answers.kinds)
+    group_of = np.array([GROUPS.index(GROUP_OF[kind]) for kind in answers.kind_names])  # (kinds,)
+    every_kind, entries = range(len(group_of)), []
+    for budget in answers.budgets:
+        own = answers.values[OWN, budget]["right"]  # (Q,)
+        imposed = [answers.values[group, budget]["right"] for group in GROUPS]
+        lost = np.stack([own - right for right in imposed])  # (groups, Q)
         lost_to = {group: bootstrap.means(lost[i]) for i, group in enumerate(GROUPS)}
-        # Of each question: the mean over the groups that are not its own.
-        theirs = group_of[grid.kinds][None] == np.arange(len(GROUPS))[:, None]
-        another = bootstrap.means(np.where(theirs, 0, lost).sum(0) / (len(GROUPS) - 1))
+        # Per question the mean over the groups that are not its own.
+        is_own = group_of[answers.kinds][None] == np.arange(len(GROUPS))[:, None]  # (groups, Q)
+        to_another = bootstrap.means(np.where(is_own, 0, lost).sum(0) / (len(GROUPS) - 1))
         right = bootstrap.means(own)
-        cost = estimate(over_kinds(another, range(len(group_of))))
         by_group = {}
         for i, group in enumerate(GROUPS):
-            if not len(kinds := np.flatnonzero(group_of == i)):
+            kinds = np.flatnonzero(group_of == i)
+            if not len(kinds):
                 continue
             by_group[group] = {
-                "n": int(np.isin(grid.kinds, kinds).sum()),
+                "n": int(np.isin(answers.kinds, kinds).sum()),
                 "accuracy": estimate(over_kinds(right, kinds)),
-                "cost": estimate(over_kinds(another, kinds)),
+                "cost": estimate(over_kinds(to_another, kinds)),
                 "imposed": {g: estimate(over_kinds(lost_to[g], kinds)) for g in GROUPS},
             }
-        found.append(
+        cost = estimate(over_kinds(to_another, every_kind))
+        entries.append(
             {
                 "budget": budget,
                 "n": len(own),
-                "accuracy": estimate(over_kinds(right, range(len(group_of)))),
+                "accuracy": estimate(over_kinds(right, every_kind)),
                 "cost": cost,
                 "costs": cost["interval"][0] > 0,
                 "groups": by_group,
             }
         )
-    return found
+    return entries
 
 
 # ------------------------------------------------------------------------------- the command
@@ -198,52 +244,57 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--kinds", nargs="+", choices=list(GROUP_OF), default=list(GROUP_OF),
                    metavar="KIND", help=f"of {', '.join(GROUP_OF)}")  # fmt: skip
     p.add_argument("--budgets", type=float, nargs="+", default=[0.1, 0.2], help="shares of tokens")
-    p.add_argument("--seed", type=int, default=scene.DEV_SEED, help="first seed of the scenes")
+    p.add_argument("--seed", type=int, default=DEV_SEED, help="first seed of the scenes")
     p.add_argument("--threads", type=int, default=1, help="CPU threads")
     p.add_argument("--device", help="default: CUDA where there is one")
     return p
 
 
-def measured(host: Any, args: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+def parse(argv: Sequence[str] | None) -> Settings:
+    """The settings that the arguments of `main`, or of the process, name."""
+    args = vars(parser().parse_args(argv))
+    several = {key: tuple(args[key]) for key in ("kinds", "budgets")}
+    return Settings(**args | several, words=tuple(provenance.typed(argv)))
+
+
+def measured(host: ARRCOCQwen, settings: Settings) -> Iterator[tuple[str, Any]]:
     """The parts of the report, one after the other."""
-    seeds = range(args.seed, args.seed + args.scenes)
-    own = None
+    seeds = range(settings.seed, settings.seed + settings.scenes)
+    own_groups = None
     for key, bank in (("known words", phrases.KNOWN), ("new words", phrases.NEW)):
         learned, lexical = choose(host, bank, seeds)
-        found = {"learned": respond(learned), "lexical prior": respond(lexical)}
-        own = own or found["learned"]["groups"]
-        yield key, found
-    if args.n:
-        source = Scenes(args.seed, args.n, args.kinds)
-        methods = imposed_methods(own)
-        yield "imposed", matters(impose(host, methods, source, args.budgets))
+        responses = {"learned": respond(learned), "lexical prior": respond(lexical)}
+        own_groups = own_groups or responses["learned"]["groups"]
+        yield key, responses
+    if settings.n:
+        source = Scenes(settings.seed, settings.n, settings.kinds)
+        methods = imposed_methods(own_groups)
+        yield "imposed", matters(impose(host, methods, source, settings.budgets))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    p = parser()
-    args = p.parse_args(argv)
-    words = provenance.typed(argv)
-    torch.set_num_threads(args.threads)
-    host = evaluate_rows.RememberingHost.from_pretrained(
-        args.base, args.weights, device=args.device
-    )
-    if host.policy(Config()).policy is None:
-        p.error(f"{args.weights} hold no policy: {', '.join(host.policy(Config()).names)}")
+    settings = parse(argv)
+    torch.set_num_threads(settings.threads)
+    host = ARRCOCQwen.from_pretrained(settings.base, settings.weights, device=settings.device)
+    parts = host.policy(Config())
+    names = parts.names if parts else ["nothing"]
+    if "policy" not in names:
+        parser().error(f"{settings.weights} hold no policy: {', '.join(names)}")
     started = time.time()
     report = {
-        "what": f"tensions of {Path(args.weights).name} on {Path(args.base).name}",
-        **provenance.header("arr_coc.tensions", words, host.device),
-        "first_seed": args.seed,
-        "scenes": args.scenes,
-        "n_per_kind": args.n,
-        **dict(measured(host, args)),
+        "what": f"tensions of {Path(settings.weights).name} on {Path(settings.base).name}",
+        **provenance.header("arr_coc.tensions", settings.words, host.device),
+        "first_seed": settings.seed,
+        "scenes": settings.scenes,
+        "n_per_kind": settings.n,
+        **dict(measured(host, settings)),
     }
     report["minutes"] = round((time.time() - started) / 60, 1)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    settings.out.write_text(json.dumps(report, indent=1) + "\n")
     bars_met = {k: v["met"] for k, v in report["known words"]["learned"]["bars"].items()}
     costs = {f"{one['budget']:g}": one["costs"] for one in report.get("imposed", [])}
-    print(json.dumps({"out": str(args.out), "bars": bars_met, "imposing costs": costs}))
+    print(json.dumps({"out": str(settings.out), "bars": bars_met, "imposing costs": costs}))
 
 
 if __name__ == "__main__":

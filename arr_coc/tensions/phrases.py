@@ -1,8 +1,9 @@
 """Questions that no training has seen, by what they ask for: for measuring how tensions respond.
 
-`KNOWN` are new sentences of words that occur in the phrases of training (`scenes.PHRASES`,
-`train.phrases`): a small base knows no others. Each of `NEW` holds a word that occurs in neither.
-No sentence here has the same words, in whatever order, as one of training: the policy reads their mean.
+`KNOWN` are new sentences of words that occur in the phrases of training (`scenes.questions.PHRASES`,
+`train.phrases.PHRASES`): a small base knows no others. Each of `NEW` holds a word that occurs in neither.
+No sentence here has the same words, in whatever order, as one of training: the policy reads the mean of
+their embeddings.
 `{x}` is the name of a thing, `{xs}` its plural.
 """
 
@@ -59,7 +60,7 @@ NEW = {
         "characterise the atmosphere.",
     ),
 }  # fmt: skip
-# What the kinds of question about scenes ask for.
+# The group of each kind of question about scenes.
 GROUP_OF = {
     "colour": "where",
     "exists": "where",
@@ -85,6 +86,6 @@ def filled(template: str, name: str) -> str:
     return template.format(x=name, xs=questions.PLURALS.get(name, name + "s"))
 
 
-def asked(template: str, *key: int) -> str:
-    """The same about a thing that depends on the key alone."""
+def about_some_thing(template: str, *key: int) -> str:
+    """A template asking about a thing that the key chooses: the same key, the same thing."""
     return filled(template, NAMES[np.random.default_rng(key).integers(len(NAMES))])

@@ -1,0 +1,68 @@
+"""Identity: what the rows in one folder must share, and what becomes of those that other weights made."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load
+
+from arr_coc import components
+from arr_coc.evaluate import store
+from arr_coc.evaluate.settings import Settings
+from arr_coc.peers.methods import EVERY
+
+WEIGHTS = {"weights", "weights_sha256"}  # what ARR-COC's rows alone depend on
+# Digests of each trained part, which tell what a new file of weights changes.
+WEIGHTS_PARTS = "weights_parts"
+
+
+def open_out(settings: Settings) -> None:
+    """Make OUT ready; SystemExit where it holds rows that these would not go with.
+
+    With `new_weights`, rows of methods that use a changed part are dropped.
+    """
+    out = settings.out
+    out.mkdir(parents=True, exist_ok=True)
+    path, own = out / "identity.json", identity(settings)
+    if any((out / "parts").glob("*.parquet")) or (out / "rows.parquet").exists():
+        if not settings.resume:
+            sys.exit(f"{out} holds rows of an earlier run; --resume adds to them")
+        known = json.loads(path.read_text()) if path.exists() else {}
+        keys = {*known, *own} - {WEIGHTS_PARTS}
+        apart = {key for key in keys if known.get(key) != own.get(key)}
+        if not known or apart - (WEIGHTS if settings.new_weights else set()):
+            sys.exit(f"{out} holds rows of {known or None}, this run would add rows of {own}")
+        if apart:
+            changed = changed_parts(known.get(WEIGHTS_PARTS), own.get(WEIGHTS_PARTS))
+            store.forget(out, [name for name, make in EVERY.items() if make().parts & changed])
+    path.write_text(json.dumps(own) + "\n")
+    store.merge_parts(out)  # what an interrupted run had measured
+
+
+def identity(settings: Settings) -> dict[str, Any]:
+    """What rows must share to stand in one file: the weights and the questions' source."""
+    base = Path(settings.base)
+    about: dict[str, Any] = {"base": base.name if base.exists() else settings.base}
+    about["weights"] = settings.weights
+    trained = Path(settings.weights or "none") / "model.safetensors"
+    if trained.exists():
+        file = trained.read_bytes()
+        about["weights_sha256"] = _digest(file)
+        about[WEIGHTS_PARTS] = components.digests(load(file))
+    if (base / "model.safetensors").exists():
+        about["sha256"] = _digest((base / "model.safetensors").read_bytes())
+    about["source"] = settings.dataset or (settings.folder and settings.folder.name) or ""
+    return about | {"size": "x".join(map(str, settings.size))}
+
+
+def changed_parts(before: dict[str, str] | None, after: dict[str, str] | None) -> set[str]:
+    """The parts in which two weights differ, by their digests; all where one's are unknown."""
+    if before is None or after is None:
+        return set(components.PARTS)
+    return {part for part in components.PARTS if before.get(part) != after.get(part)}
+
+
+def _digest(file: bytes) -> str:
+    return hashlib.sha256(file).hexdigest()[:16]

@@ -1,0 +1,176 @@
+"""Settings of `python -m arr_coc.evaluate`: the command line, and what follows from it."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from arr_coc import provenance
+from arr_coc.evaluate.questions import QUESTIONS_PER_BLOCK, SHORT
+from arr_coc.evaluate.timing import CURVE
+from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
+from arr_coc.peers.names import OURS, STOCK
+from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.scenes.questions import KINDS
+from arr_coc.scenes.scene import DEV_SEED
+
+BUDGETS = (0.05, 0.1, 0.2, 0.4)
+SWEEP_BUDGETS = (0.2,)
+SWEEP_METHODS = (STOCK, "downsample", OURS)
+FINE = ("fine detail", "reading")  # how scenes.questions.KINDS marks what `detail` scales
+N_SCENES = 1000
+NEW_TOKENS = {"exact": 8, "vqa": 32}
+DEFAULT_FLOOR = {"exact": 0.8, "vqa": 0.0}
+SMALL_BATCH = 32  # for the bundled base; a larger model answers one at a time
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one run of the command does.
+
+    Attributes:
+        out: folder to write.
+        methods: keys of `peers.methods.EVERY`.
+        budgets: shares of an image's visual tokens, in (0, 1].
+        base, weights: Hub id or folder of a Qwen3-VL, and of ARR-COC weights ("" for none).
+        n: questions per kind; of a folder or data set, in all; None for all there are.
+        kinds, seed, size, details: of scenes: the kinds of question, the first seed, width and height in
+            pixels, the scales of emblems and writing.
+        easy_vqa, folder, dataset, split, subset: other questions than scenes.
+        instruction: follows each question in VQA form.
+        floor: stock accuracy in [0, 1] that a kind needs to count.
+        resume, new_weights: whether rows are added to those in `out`, and whether those of other weights
+            may make way.
+        batch, block: questions answered at once, and between two checkpoints.
+        max_new_tokens: per answer.
+        workers, threads: processes on this machine, and CPU threads of each.
+        device, dtype: None for what the machine has and suits it.
+        time, time_budgets, time_threads, curve: questions to time, at which shares, on how many CPU
+            threads, and the benchmark's report of stage times.
+        words: the arguments as typed.
+    """
+
+    out: Path
+    methods: tuple[str, ...]
+    budgets: tuple[float, ...]
+    base: str
+    weights: str
+    n: int | None
+    kinds: tuple[str, ...]
+    seed: int
+    size: tuple[int, int]
+    details: tuple[float, ...]
+    easy_vqa: bool
+    folder: Path | None
+    dataset: str | None
+    split: str
+    subset: str | None
+    instruction: str
+    floor: float
+    resume: bool
+    new_weights: bool
+    batch: int
+    block: int
+    max_new_tokens: int
+    workers: int
+    threads: int
+    device: str | None
+    dtype: str | None
+    time: int
+    time_budgets: tuple[float, ...]
+    time_threads: int
+    curve: Path
+    words: tuple[str, ...]
+
+
+def parser(about: str) -> argparse.ArgumentParser:
+    """The command line."""
+    p = argparse.ArgumentParser(prog="python -m arr_coc.evaluate", description=about)
+    what = p.add_argument_group("what is compared")
+    what.add_argument("--out", type=Path, required=True, help="folder to write, results/NAME")
+    what.add_argument("--methods", nargs="+", choices=list(EVERY), metavar="METHOD",
+                      help=f"of {', '.join(METHODS)} (default: these), "
+                           f"and of ours {', '.join(VARIANTS)}")  # fmt: skip
+    what.add_argument("--budgets", type=float, nargs="+", help="shares of an image's visual tokens")
+    what.add_argument("--base", default=str(BUNDLED_BASE), help="Hub id or folder of a Qwen3-VL")
+    what.add_argument("--weights", default="", help="Hub id or folder of ARR-COC weights")
+    data = p.add_argument_group("on which questions (default: drawn scenes)")
+    data.add_argument("--n", type=int, help="questions per kind; of a folder or data set, in all")
+    data.add_argument("--kinds", nargs="+", help=f"of scenes: {', '.join(KINDS)}")
+    data.add_argument("--seed", type=int, default=DEV_SEED, help="first seed of the scenes")
+    data.add_argument("--size", type=int, nargs=2, default=(512, 512), help="of the scenes, pixels")
+    data.add_argument("--detail", type=float, default=1.0, help="scale of emblems and writing")
+    data.add_argument("--sweep", nargs="+", metavar="detail SCALE", help="several scales of detail")
+    other = data.add_mutually_exclusive_group()
+    other.add_argument("--easy-vqa", action="store_true", help="easy-VQA's test split instead")
+    other.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl instead")
+    other.add_argument("--dataset", help="a data set in VQA form on the Hub instead")
+    data.add_argument("--split", default="validation", help="of --dataset")
+    data.add_argument("--subset", help="of --dataset")
+    data.add_argument("--instruction", default=SHORT, help="after each question in VQA form")
+    data.add_argument("--floor", type=float, help="stock accuracy that a kind needs to count")
+    how = p.add_argument_group("how")
+    how.add_argument("--resume", action="store_true", help="add to the rows in OUT")
+    how.add_argument("--new-weights", action="store_true",
+                     help="with --resume: where OUT's rows are of other ARR-COC weights, keep those "
+                          "of methods that use none of the parts that changed, and ask the others "
+                          "anew")  # fmt: skip
+    how.add_argument("--batch", type=int, help="questions answered at once")
+    how.add_argument(
+        "--block", type=int, default=QUESTIONS_PER_BLOCK, help="questions between two checkpoints"
+    )
+    how.add_argument("--max-new-tokens", type=int)
+    how.add_argument("--workers", type=int, default=1, help="processes on this machine")
+    how.add_argument("--threads", type=int, default=1, help="CPU threads of each")
+    how.add_argument("--device", help="default: CUDA where there is one")
+    how.add_argument("--dtype", choices=["float32", "bfloat16", "float16"])
+    clock = p.add_argument_group("time to first token")
+    clock.add_argument("--time", type=int, default=0, help="questions to time, one at a time")
+    clock.add_argument("--time-budgets", type=float, nargs="+", help="default: --budgets")
+    clock.add_argument("--time-threads", type=int, default=1, help="CPU threads while timing")
+    clock.add_argument("--curve", type=Path, default=CURVE, help="stage times at the 2B shapes")
+    return p
+
+
+def parse(argv: Sequence[str] | None, about: str) -> Settings:
+    """The settings that the arguments of `main`, or of the process, name; `about` is for --help."""
+    p = parser(about)
+    args = p.parse_args(argv)
+    _check(p, args)
+    sweep = bool(args.sweep)
+    budgets = tuple(args.budgets or (SWEEP_BUDGETS if sweep else BUDGETS))
+    fine = tuple(kind for kind, text in KINDS.items() if any(mark in text for mark in FINE))
+    scoring = "vqa" if args.folder or args.dataset else "exact"
+    is_small = Path(args.base) == BUNDLED_BASE
+    derived = {
+        "words": tuple(provenance.typed(argv)),
+        "methods": tuple(args.methods or (SWEEP_METHODS if sweep else METHODS)),
+        "budgets": budgets,
+        "time_budgets": tuple(args.time_budgets or budgets),
+        "kinds": tuple(args.kinds or (fine if sweep else KINDS)),
+        "size": tuple(args.size),
+        "details": tuple(map(float, args.sweep[1:])) if sweep else (args.detail,),
+        "max_new_tokens": args.max_new_tokens or NEW_TOKENS[scoring],
+        "floor": DEFAULT_FLOOR[scoring] if args.floor is None else args.floor,
+        "batch": args.batch or (SMALL_BATCH if is_small else 1),
+    }
+    plain = {key: value for key, value in vars(args).items() if key not in ("sweep", "detail")}
+    return Settings(**plain | derived)
+
+
+def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """End the command with an error where arguments do not go together."""
+    partial = [name for name in args.methods or () if EVERY[name]().needs_weights]
+    if partial and not args.weights:
+        p.error(f"{', '.join(partial)}: without --weights there is no trained part to take out")
+    if args.new_weights and not args.resume:
+        p.error("--new-weights goes on from the rows in OUT: it needs --resume")
+    budgets = (*(args.budgets or ()), *(args.time_budgets or ()))
+    if wrong := [budget for budget in budgets if not 0 < budget <= 1]:
+        p.error(f"budgets {wrong} are outside (0, 1]")
+    if args.sweep and (args.sweep[0] != "detail" or len(args.sweep) < 3):
+        p.error("--sweep takes the word detail and at least two scales")
+    if args.dataset and args.workers > 1:
+        p.error("--workers is 1 for a streamed data set; use accelerate launch for more processes")
+    if args.dataset and args.time:
+        p.error("--time needs questions that can be read again: use --folder")
