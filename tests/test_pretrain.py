@@ -1,9 +1,5 @@
 """Pretraining: the data agrees with the stock classes, a tiny run resumes, the bundled base sees."""
 
-import json
-import socket
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,7 +10,6 @@ from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
 import arr_coc
 from arr_coc.evaluate import stats
-from arr_coc.pretrain import __main__ as pretrain
 from arr_coc.pretrain import data
 from arr_coc.pretrain import model as pretrain_model
 from arr_coc.pretrain.stages import Codes, Heads, Run, answer_logits, look
@@ -181,61 +176,6 @@ def test_a_model_learns_new_words_without_losing_the_old(fresh, tokenizer):
     state = grown.state_dict()
     kept = [k for k, v in model.state_dict().items() if "layers" in k and torch.equal(v, state[k])]
     assert len(kept) == sum("layers" in key for key in state)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_two_processes_train_one_model(tmp_path):
-    """Under torchrun both draw their own batches; the first writes, and the gradients are shared."""
-    folder = tmp_path / "base"
-    few = ["--tokens", "16", "--workers", "0", "--eval-n", "0", "--threads", "1"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_addr", "127.0.0.1", "--master_port", str(_free_port())]
-    command += ["-m", "arr_coc.pretrain", "--out", str(folder), "--stages", "dense"]
-    command += ["--dense-steps", "2", *few]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-    state = torch.load(tmp_path / "base.work" / "state.pt")
-    assert state["step"] == 2
-    assert state["pictures"]["dense"] % 2 == 0
-
-
-def _train(folder: Path, *more: str) -> dict:
-    steps = ["--symbolic-steps", "2", "--dense-steps", "2", "--align-steps", "2"]
-    few = ["--tokens", "16", "--workers", "0", "--eval-n", "0", "--save-every", "1"]
-    pretrain.main(["--out", str(folder), *steps, *few, *more])
-    return torch.load(folder.with_name(folder.name + ".work") / "state.pt")
-
-
-def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
-    folder = tmp_path / "base"
-    state = _train(folder, "--joint-steps", "2")
-    assert (state["stage"], state["step"]) == ("joint", 2)
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["out"] == str(folder)
-    model, tokenizer = pretrain_model.load(folder)
-    assert isinstance(model, Qwen3VLForConditionalGeneration)
-    assert tokenizer.eos_token == "<|im_end|>"
-    assert all(torch.isfinite(p).all() for p in model.parameters())
-    assert (
-        "Apache" in (folder / "README.md").read_text()
-        or "apache" in (folder / "README.md").read_text()
-    )
-    resumed = _train(folder, "--joint-steps", "3", "--resume")
-    assert (resumed["stage"], resumed["step"]) == ("joint", 3)
-    assert resumed["pictures"]["joint"] > state["pictures"]["joint"]
-    changed = [k for k in state["model"] if not torch.equal(state["model"][k], resumed["model"][k])]
-    assert any(".visual." in k for k in changed) and any("language_model" in k for k in changed)
-    initialised = _train(tmp_path / "more", "--joint-steps", "1", "--init", str(folder))
-    assert (initialised["stage"], initialised["step"]) == ("joint", 1)
-    facts = [
-        json.loads((tmp_path / name / "training.json").read_text()) for name in ("base", "more")
-    ]
-    assert facts[1]["commands"][:-1] == facts[0]["commands"]  # a restart adds to what went before
-    assert facts[1]["pictures"]["joint"] > facts[0]["pictures"]["joint"]
-    assert facts[1]["pictures"]["dense"] == facts[0]["pictures"]["dense"]
 
 
 def test_wilson_interval():

@@ -18,20 +18,17 @@ draws its own batches and gradients are averaged. The last line on stdout is JSO
 import argparse
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
+from accelerate import Accelerator
 
 from arr_coc import provenance
 from arr_coc.pretrain.card import CLOCK, EASY_VQA
-from arr_coc.pretrain.loop import begin, processes, publish, train_stage
+from arr_coc.pretrain.loop import begin, publish, train_stage
 from arr_coc.pretrain.scores import clock, evaluate, evaluate_easy_vqa
-from arr_coc.pretrain.stages import (
-    STAGES,
-)
+from arr_coc.pretrain.stages import STAGES
 from arr_coc.scenes import scene
 
 
@@ -42,8 +39,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     where.add_argument("--work", type=Path, help="checkpoints (default: OUT + .work)")
     where.add_argument("--init", type=Path, help="start the joint stage from this folder's weights")
     where.add_argument("--resume", action="store_true", help="go on from the checkpoint in --work")
-    where.add_argument("--vision-from", type=Path, help="checkpoint of a dense stage run apart")
-    where.add_argument("--text-from", type=Path, help="checkpoint of a symbolic stage run apart")
+    where.add_argument(
+        "--vision-from", type=Path, help="checkpoint folder of a dense stage run apart"
+    )
+    where.add_argument(
+        "--text-from", type=Path, help="checkpoint folder of a symbolic stage run apart"
+    )
     where.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     where.add_argument("--threads", type=int, default=2, help="CPU threads")
     where.add_argument("--workers", type=int, default=1, help="processes that draw scenes")
@@ -80,31 +81,33 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     words = provenance.typed(argv)
-    torch.set_num_threads(args.threads)
-    rank, world = processes()
-    if world > 1:
-        dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
-        if args.device == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    accelerator = Accelerator(
+        cpu=args.device == "cpu", mixed_precision="no" if args.float32 else "bf16"
+    )
+    if accelerator.device.type != args.device:
+        raise ValueError(f"--device is {args.device}, but torch finds only {accelerator.device}")
+    torch.set_num_threads(args.threads)  # after accelerate, which may set its own number
     run = begin(args)
+    accelerator.register_for_checkpointing(run)
     if args.stages:
-        run.commands.append(provenance.command("arr_coc.pretrain", words))
+        run.command = provenance.command("arr_coc.pretrain", words)
     for stage in STAGES[STAGES.index(run.stage) :]:
         if stage not in args.stages:
             continue
         if stage != run.stage:
             run.stage, run.step = stage, 0
-        train_stage(run, stage, args)
-    if rank:
+        train_stage(run, stage, accelerator, args)
+    accelerator.end_training()
+    if not accelerator.is_main_process:
         return
     scores = None
     if args.eval_n:
         sizes = {"native": (512, 512), "fifth": (224, 224), "glance": (128, 128)}
         scores = {
-            name: evaluate(run, args.eval_seed, args.eval_n, args, size=size)
+            name: evaluate(run, accelerator, args.eval_seed, args.eval_n, size=size)
             for name, size in sizes.items()
         }
-        scores[EASY_VQA] = evaluate_easy_vqa(run, args)
+        scores[EASY_VQA] = evaluate_easy_vqa(run, accelerator)
         publish(run, args, scores=None)
         scores[CLOCK] = clock(args.out, args.threads)
     publish(run, args, scores)

@@ -1,13 +1,15 @@
 """Loop: trains one stage of the bundled base after another, with checkpoints to go on from."""
 
 import json
-import os
+import shutil
 import time
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
+from accelerate import Accelerator
+from accelerate.optimizer import AcceleratedOptimizer
 from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, Subset
 
 from arr_coc.pretrain import model as pretrain_model
@@ -22,7 +24,9 @@ from arr_coc.pretrain.stages import (
 )
 
 TRAINING = "training.json"  # in the published folder: what went into the weights
-COUNTERS = ("stage", "step", "seconds", "pictures", "commands")  # kept in a checkpoint
+STATE, OLDER_STATE = "state", "state.older"  # in --work: the checkpoint, a folder
+RUN_STATE = "custom_checkpoint_0.pkl"  # in a checkpoint: accelerate's name for what is registered
+GRADIENT_NORM = 1.0  # at most, all parameters together
 FIRST_SEED = {"symbolic": 0, "dense": 2 * 10**8, "align": 3 * 10**8, "joint": 4 * 10**8}
 
 
@@ -61,97 +65,115 @@ def rate(step: int, progress: float, warmup: int = 40) -> float:
     return min(1.0, (step + 1) / warmup) * (1 - 0.95 * down)
 
 
-def train_stage(run: Run, stage: str, args) -> None:
+def train_stage(run: Run, stage: str, accelerator: Accelerator, args) -> None:
     """Train one stage from `run.step` to its number of steps."""
     steps = getattr(args, f"{stage}_steps")
     views = QUICK_VIEWS if stage == "symbolic" else VIEWS
-    rank, world = processes()
+    rank, world = accelerator.process_index, accelerator.num_processes
     data = Batches(views, args.tokens, steps, FIRST_SEED[stage] + args.seed_offset, rank, world)
-    loader = DataLoader(
-        Subset(data, range(run.step, steps)), batch_size=None, num_workers=args.workers
+    batches = iter(
+        DataLoader(Subset(data, range(run.step, steps)), batch_size=None, num_workers=args.workers)
     )
-    packer, opts = Packer(run.tokenizer), optimizers(run, stage, args)
+    opts = [accelerator.prepare_optimizer(opt) for opt in optimizers(run, stage, args)]
     rates = [opt.param_groups[0]["lr"] for opt in opts]
-    _restore_optimizers(opts, run, args)
+    if run.step:
+        # After the iterator, which draws from the random state that is restored here.
+        accelerator.load_state(last_checkpoint(args.work))
+    packer = Packer(run.tokenizer)
     run.model.train()
     begun, pictures, mean = time.time(), 0, {}
     spent, shown = run.seconds.get(stage, 0.0), run.pictures.get(stage, 0)
-    for batch in loader:
+    for batch in batches:
         progress = max(run.step / steps, run.seconds.get(stage, 0.0) / 60 / args.minutes)
-        progress = agreed(progress, args.device)
+        progress = furthest(accelerator, progress)
         if progress >= 1:
             break
         for opt, base in zip(opts, rates, strict=True):
             opt.param_groups[0]["lr"] = base * rate(run.step, progress)
-        with torch.autocast(args.device, torch.bfloat16, enabled=not args.float32):
+        with accelerator.autocast():
             loss, scores = LOSSES[stage](run, packer, batch, args.device)
-        loss.backward()
-        params = [p for opt in opts for p in opt.param_groups[0]["params"]]
-        share_gradients(params)
-        nn.utils.clip_grad_norm_(params, 1.0)
-        for opt in opts:
-            opt.step()
-            opt.zero_grad(set_to_none=True)
+        update(accelerator, opts, loss)
         run.step += 1
         pictures += len(batch[0]) * world
         run.seconds[stage] = spent + time.time() - begun
         run.pictures[stage] = shown + pictures
         for key, value in (scores | {"loss": loss.item()}).items():
             mean[key] = 0.95 * mean.get(key, value) + 0.05 * value
-        if run.step % args.log_every == 0 and rank == 0:
+        if run.step % args.log_every == 0:
             speed = pictures / (time.time() - begun)
             line = " ".join(f"{k} {v:.3f}" for k, v in sorted(mean.items()))
-            print(f"{stage} {run.step}/{steps} {speed:.1f} pictures/s {line}", flush=True)
-        if run.step % args.save_every == 0 and rank == 0:
-            checkpoint(run, opts, args)
-            if stage == "joint" and args.publish:
+            accelerator.print(
+                f"{stage} {run.step}/{steps} {speed:.1f} pictures/s {line}", flush=True
+            )
+        if run.step % args.save_every == 0:
+            checkpoint(accelerator, args.work)
+            if stage == "joint" and args.publish and accelerator.is_main_process:
                 publish(run, args, scores=None)
-    if rank == 0:
-        checkpoint(run, opts, args)
+    checkpoint(accelerator, args.work)
+    accelerator.free_memory()  # the next stage has other optimizers
 
 
-def processes() -> tuple[int, int]:
-    """`(rank, world)` under torchrun, `(0, 1)` otherwise."""
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+def update(accelerator: Accelerator, opts: list[AcceleratedOptimizer], loss: torch.Tensor) -> None:
+    """One step of all optimizers, by gradients averaged over the processes and clipped together."""
+    accelerator.backward(loss)
+    params = [p for opt in opts for p in opt.param_groups[0]["params"]]
+    average_gradients(accelerator, params)
+    accelerator.clip_grad_norm_(params, GRADIENT_NORM)
+    for opt in opts:
+        opt.step()
+        opt.zero_grad()
 
 
-def agreed(progress: float, device: str) -> float:
-    """The progress of the process that is furthest, so that all stop at the same step."""
-    if processes()[1] == 1:
-        return progress
-    value = torch.tensor(progress, device=device)
-    dist.all_reduce(value, dist.ReduceOp.MAX)
-    return value.item()
+def average_gradients(accelerator: Accelerator, params: list[nn.Parameter]) -> None:
+    """Average the gradients over all processes.
 
-
-def share_gradients(params) -> None:
-    """Average the gradients over all processes."""
-    if processes()[1] == 1:
+    Not left to DistributedDataParallel: what no process used in a batch (the read-outs where nobody
+    labelled the pictures, the text side where nobody asks) has no gradient there, and its optimizer
+    would skip it. Here it counts as zero, so that momentum and weight decay go on, as they did when
+    the published base was trained. Besides, the stock model stays unwrapped.
+    """
+    if accelerator.num_processes == 1:
         return
-    # Some parts have no gradient in some batches (nobody labelled the pictures).
-    grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in params]
-    flat = torch.cat([grad.reshape(-1) for grad in grads])
-    dist.all_reduce(flat)
-    flat /= processes()[1]
-    for p, grad in zip(params, flat.split([p.numel() for p in params]), strict=True):
-        p.grad = grad.view_as(p)
+    for p in params:
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+    grads = [p.grad for p in params]
+    # One vector: a single exchange instead of one per parameter.
+    vector_to_parameters(accelerator.reduce(parameters_to_vector(grads), "mean"), grads)
 
 
-def checkpoint(run: Run, opts, args) -> None:
-    """Everything needed to go on, written aside and renamed."""
-    args.work.mkdir(parents=True, exist_ok=True)
-    state = {name: getattr(run, name).state_dict() for name in ("model", "codes", "heads")}
-    state |= {name: getattr(run, name) for name in COUNTERS}
-    state["optimizers"] = [opt.state_dict() for opt in opts]
-    torch.save(state, args.work / "state.pt.writing")
-    (args.work / "state.pt.writing").replace(args.work / "state.pt")
+def furthest(accelerator: Accelerator, progress: float) -> float:
+    """The progress of the process that is furthest, so that all stop at the same step."""
+    own = torch.tensor(progress, dtype=torch.float64, device=accelerator.device)
+    return accelerator.gather(own).max().item()
 
 
-def _restore_optimizers(opts, run, args) -> None:
-    saved = args.resumed.pop("optimizers", None) if args.resumed else None
-    if saved and run.step:
-        for opt, state in zip(opts, saved, strict=True):
-            opt.load_state_dict(state)
+def checkpoint(accelerator: Accelerator, work: Path) -> None:
+    """Everything needed to go on: the run, the optimizers, each process's random state.
+
+    Every process calls it. Written aside, then renamed, so that a whole checkpoint is always there.
+    """
+    state, aside, older = (work / name for name in (STATE, f"{STATE}.writing", OLDER_STATE))
+    if accelerator.is_main_process:
+        shutil.rmtree(aside, ignore_errors=True)
+    accelerator.wait_for_everyone()
+    accelerator.save_state(aside)
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        shutil.rmtree(older, ignore_errors=True)
+        if state.exists():
+            state.rename(older)
+        aside.rename(state)
+        shutil.rmtree(older, ignore_errors=True)
+
+
+def last_checkpoint(work: Path) -> Path | None:
+    """The last whole checkpoint, the older one where a run ended between two renames."""
+    return next((work / name for name in (STATE, OLDER_STATE) if (work / name).exists()), None)
+
+
+def read_run(folder: Path, device: str = "cpu") -> dict:
+    """The state of `Run` in the checkpoint `folder`."""
+    return torch.load(folder / RUN_STATE, map_location=device)
 
 
 def begin(args) -> Run:
@@ -170,13 +192,8 @@ def begin(args) -> Run:
     codes = Codes(model.get_input_embeddings(), tokenizer, planes).to(args.device)
     heads = Heads(model.config.text_config.hidden_size).to(args.device)
     run = Run(model, tokenizer, codes, heads, stage="joint" if args.init else STAGES[0])
-    args.resumed = None
-    if args.resume and (args.work / "state.pt").exists():
-        args.resumed = torch.load(args.work / "state.pt", map_location=args.device)
-        for name in ("model", "codes", "heads"):
-            getattr(run, name).load_state_dict(args.resumed[name])
-        for name in COUNTERS:
-            setattr(run, name, args.resumed[name])
+    if args.resume and (folder := last_checkpoint(args.work)):
+        run.load_state_dict(read_run(folder, args.device))
     elif args.text_from:
         _take(run, args)
     elif args.init:
@@ -188,18 +205,15 @@ def begin(args) -> Run:
 
 def _take_heads(heads, folder: Path) -> None:
     """The read-outs of the run that wrote `folder`, where its checkpoint lies beside it and fits."""
-    path = folder.with_name(folder.name + ".work") / "state.pt"
-    if path.exists():
-        saved, own = torch.load(path, map_location="cpu")["heads"], heads.state_dict()
+    if path := last_checkpoint(folder.with_name(folder.name + ".work")):
+        saved, own = read_run(path)["heads"], heads.state_dict()
         fitting = {k: v for k, v in saved.items() if k in own and v.shape == own[k].shape}
         heads.load_state_dict(fitting, strict=False)
 
 
 def _take(run: Run, args) -> None:
     """Begin with the vision side of `--vision-from` and the text side of `--text-from`."""
-    vision, text = (
-        torch.load(p, map_location=args.device) for p in (args.vision_from, args.text_from)
-    )
+    vision, text = (read_run(folder, args.device) for folder in (args.vision_from, args.text_from))
     merged = {k: (vision if ".visual." in k else text)["model"][k] for k in text["model"]}
     run.model.load_state_dict(merged)
     run.codes.load_state_dict(text["codes"])
@@ -227,7 +241,7 @@ def publish(run: Run, args, scores) -> None:
 def trained(run: Run) -> dict:
     """Seconds and pictures by stage and the commands, of this run and those it goes on from."""
     facts: dict = {"where": run.before.get("where", "")}
-    facts["commands"] = [*run.before.get("commands", ()), *run.commands]
+    facts["commands"] = [*run.before.get("commands", ()), *run.all_commands()]
     for key in ("seconds", "pictures"):
         facts[key] = dict(run.before.get(key, {}))
         for stage, value in getattr(run, key).items():

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 
 from arr_coc.evaluate.stats import wilson
 from arr_coc.pretrain.data import Packer, collate, easy_vqa_pictures, easy_vqa_split
@@ -18,7 +19,9 @@ from arr_coc.scenes import scene as scenes_scene
 
 
 @torch.no_grad()
-def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch: int = 8) -> dict:
+def evaluate(
+    run: Run, accelerator: Accelerator, first_seed: int, n: int, *, size=(512, 512), batch: int = 8
+) -> dict:
     """Exact match per kind on `n` questions, scenes drawn at 512 x 512 and shown at `size`."""
     run.model.eval()
     packer, rows = Packer(run.tokenizer), {}
@@ -30,20 +33,20 @@ def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch:
             seed += batch
             if asked := [scene for scene in drawn if scene.questions]:
                 images, _, questions = collate(asked, size)
-                right += _right(run, packer, images, questions, args)
+                right += _right(run, packer, images, questions, accelerator)
         rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
     return {"size": list(size), "first_seed": first_seed, "kinds": rows}
 
 
 @torch.no_grad()
-def evaluate_easy_vqa(run: Run, args, size=(128, 128), batch: int = 50) -> dict:
+def evaluate_easy_vqa(run: Run, accelerator: Accelerator, size=(128, 128), batch: int = 50) -> dict:
     """Exact match on the official test split of easy-VQA, pictures enlarged to `size`."""
     run.model.eval()
     packer, right = Packer(run.tokenizer), []
     numbers = sorted(easy_vqa_split("test")[1])
     for start in range(0, len(numbers), batch):
         images, asked = easy_vqa_pictures("test", numbers[start : start + batch], size)
-        right += _right(run, packer, images, asked, args)
+        right += _right(run, packer, images, asked, accelerator)
     score = wilson(sum(right), len(right))
     return {"size": list(size), "n": len(right), "right": sum(right), "interval": score}
 
@@ -65,10 +68,11 @@ def clock(folder: Path, threads: int, n: int = 5) -> dict:
     return {"load_s": load, "answer_s": answer, "threads": threads, "n": n}
 
 
-def _right(run: Run, packer: Packer, images, questions, args) -> list[bool]:
+def _right(run: Run, packer: Packer, images, questions, accelerator) -> list[bool]:
     """Whether each question is answered exactly."""
     packed = packer.pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
-    with torch.autocast(args.device, torch.bfloat16, enabled=not args.float32):
-        logits = answer_logits(run, packed, look(run, images.to(args.device)), args.device)
+    device = accelerator.device
+    with accelerator.autocast():
+        logits = answer_logits(run, packed, look(run, images.to(device)), device)
     ok = logits.argmax(-1).cpu() == packed.labels
     return all_right(ok, packed.question_of).tolist()

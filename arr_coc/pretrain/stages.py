@@ -23,6 +23,8 @@ from arr_coc.pretrain.data import (
 from arr_coc.pretrain.model import CELL
 
 STAGES = ("symbolic", "dense", "align", "joint")
+MODULES = ("model", "codes", "heads")  # of a run, in its checkpoint
+COUNTERS = ("stage", "step", "seconds", "pictures")
 DENSE_WEIGHT_IN_JOINT = 0.25
 READING = ("tens", "units", "word", "characters")  # what practice with plates reports
 # Against 1 for a token that carries something: most tokens carry nothing.
@@ -35,7 +37,11 @@ PLACE_STD = 0.2  # of the code's place features: weaker ones were not read in a 
 
 @dataclass
 class Run:
-    """Where a training run stands: the modules, the counters, and the settings it began with."""
+    """Where a training run stands: the modules, the counters, and what it began with.
+
+    `command` is the one that runs now, `commands` are those whose checkpoints it goes on from.
+    `state_dict` is what accelerate keeps in a checkpoint.
+    """
 
     model: nn.Module
     tokenizer: object
@@ -43,10 +49,25 @@ class Run:
     heads: nn.Module
     stage: str = STAGES[0]
     step: int = 0
-    seconds: dict = field(default_factory=dict)
-    pictures: dict = field(default_factory=dict)
-    commands: list = field(default_factory=list)
-    before: dict = field(default_factory=dict)  # the same, of the runs that this one goes on from
+    seconds: dict[str, float] = field(default_factory=dict)
+    pictures: dict[str, int] = field(default_factory=dict)
+    command: str = ""
+    commands: list[str] = field(default_factory=list)
+    before: dict = field(default_factory=dict)  # the same, of the published weights it began with
+
+    def all_commands(self) -> list[str]:
+        return [*self.commands, *([self.command] if self.command else [])]
+
+    def state_dict(self) -> dict:
+        state = {name: getattr(self, name).state_dict() for name in MODULES}
+        state |= {name: getattr(self, name) for name in COUNTERS}
+        return state | {"commands": self.all_commands()}
+
+    def load_state_dict(self, state: dict) -> None:
+        for name in MODULES:
+            getattr(self, name).load_state_dict(state[name])
+        for name in (*COUNTERS, "commands"):
+            setattr(self, name, state[name])
 
 
 class Codes(nn.Module):
