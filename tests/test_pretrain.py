@@ -10,9 +10,13 @@ from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
 import arr_coc
 from arr_coc.evaluate import stats
-from arr_coc.pretrain import data
+from arr_coc.pretrain import data, labels
 from arr_coc.pretrain import model as pretrain_model
-from arr_coc.pretrain.stages import Codes, Heads, Run, answer_logits, look
+from arr_coc.pretrain.codes import Codes, Heads
+from arr_coc.pretrain.model import CELL
+from arr_coc.pretrain.packing import Packer
+from arr_coc.pretrain.run import Run
+from arr_coc.pretrain.stages import answer_logits, encode_pictures
 from arr_coc.scenes import drawing
 from arr_coc.scenes import scene as scenes_scene
 
@@ -54,12 +58,12 @@ def test_chat_template_has_the_stock_shape(tokenizer):
         {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "is it red?"}]},
         {"role": "assistant", "content": "yes"},
     ]
-    asked = tokenizer.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
+    first = tokenizer.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
     prompt = (
         "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>is it red?<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
-    assert asked == prompt
+    assert first == prompt
     whole = tokenizer.apply_chat_template(messages, tokenize=False)
     assert whole == prompt + "yes<|im_end|>\n"
 
@@ -68,7 +72,7 @@ def test_chat_template_has_the_stock_shape(tokenizer):
 def test_patchify_is_the_stock_processor(size):
     scene = scenes_scene.make_scene(3, size=size)
     images, _, _ = data.collate([scene], size)
-    pixels, grid = data.patchify(images)
+    pixels, grid = pretrain_model.patchify(images)
     stock = pretrain_model.build_image_processor()(images=[scene.image], return_tensors="pt")
     assert torch.equal(grid, stock["image_grid_thw"])
     assert torch.allclose(pixels, stock["pixel_values"], atol=1e-5)
@@ -78,11 +82,11 @@ def test_packed_questions_equal_single_chats(fresh, tokenizer):
     size, pads = (256, 192), 8 * 6
     scene = scenes_scene.make_scene(4, size=size)
     images, _, questions = data.collate([scene], size)
-    packer = data.Packer(tokenizer)
+    packer = Packer(tokenizer)
     packed = packer.pack(questions, 6, 8)
-    pixels, grid = data.patchify(images)
+    pixels, grid = pretrain_model.patchify(images)
     with torch.no_grad():
-        together = answer_logits(fresh, packed, look(fresh, images), "cpu")
+        together = answer_logits(fresh, packed, encode_pictures(fresh, images))
         for number, question in enumerate(scene.questions):
             ids = _chat(tokenizer, question.text, pads)
             alone = fresh.model(
@@ -102,48 +106,48 @@ def _shown(cells, key: str, names, where=None) -> set[str]:
 
 def test_cells_name_what_is_there():
     scene = scenes_scene.make_scene(11, kinds=["emblem_colour"])
-    cells = data.cell_labels(scene, 16, 16)
+    cells = labels.cell_labels(scene, 16, 16)
     things = {thing.name for thing in scene.objects}
-    assert _shown(cells, "name", data.THING_NAMES) == things
+    assert _shown(cells, "name", labels.THING_NAMES) == things
     host = next(thing for thing in scene.objects if thing.detail_kind == "emblem")
-    colours = _shown(cells, "colour", data.COLOUR_NAMES, cells["detail"] == 1)
+    colours = _shown(cells, "colour", labels.COLOUR_NAMES, cells["detail"] == 1)
     assert host.detail in colours
     assert cells["centre"].sum() <= len(scene.objects)
-    assert set(cells) == {*data.ATTRIBUTES, "characters"}
-    for key, classes in data.ATTRIBUTES.items():
+    assert set(cells) == {*labels.ATTRIBUTES, "characters"}
+    for key, classes in labels.ATTRIBUTES.items():
         assert cells[key].min() >= 0 and cells[key].max() < classes
 
 
 def test_cells_carry_what_is_written_and_who_is_beside():
     scene = scenes_scene.make_scene(3, kinds=["number"])
-    cells = data.cell_labels(scene, 16, 16)
+    cells = labels.cell_labels(scene, 16, 16)
     host = next(thing for thing in scene.objects if thing.detail_kind == "number")
-    here = cells["name"] == data.THING_NAMES.index(host.name)
+    here = cells["name"] == labels.THING_NAMES.index(host.name)
     digits = [set(cells[key][here]) - {0} for key in ("tens", "units")]
     assert digits == [{int(digit) + 1} for digit in host.detail]
     scene = scenes_scene.make_scene(2, kinds=["beside"])
-    cells = data.cell_labels(scene, 16, 16)
+    cells = labels.cell_labels(scene, 16, 16)
     question = scene.questions[0]
     key = "left" if "left" in question.text else "above"
-    assert question.answer in _shown(cells, key, data.THING_NAMES)
+    assert question.answer in _shown(cells, key, labels.THING_NAMES)
 
 
 def test_characters_are_found_where_they_stand():
     scene = scenes_scene.make_scene(3, kinds=["number"])
-    found = data.cell_labels(scene, 16, 16)["characters"].reshape(16, 32, -1)
+    found = labels.cell_labels(scene, 16, 16)["characters"].reshape(16, 32, -1)
     thing = next(thing for thing in scene.objects if thing.detail_kind == "number")
     x0, y0, x1, y1 = thing.detail_box
-    row = int((y0 + y1) / 2 / 32)
+    row = int((y0 + y1) / 2 / CELL)
     for digit, x in zip(thing.detail, (0.25, 0.75), strict=True):
-        column = int((x0 + x * (x1 - x0)) / 16)  # half a token is 16 pixels
+        column = int((x0 + x * (x1 - x0)) / (CELL / labels.HALVES))
         near = found[row, max(0, column - 1) : column + 2]
-        assert near[:, data.CHARACTERS.index(digit)].any()
+        assert near[:, labels.CHARACTERS.index(digit)].any()
 
 
 def test_plates_are_practice_without_questions():
     scene = data.plates(np.random.default_rng(0), (256, 256))
     assert scene.questions == () and len(scene.objects) >= 3
-    cells = data.cell_labels(scene, 8, 8)
+    cells = labels.cell_labels(scene, 8, 8)
     assert cells["name"].max() == 0 and cells["detail"].max() == 2 and cells["characters"].sum() > 5
 
 
@@ -151,13 +155,13 @@ def test_easy_vqa_joins_the_mixture():
     rng = np.random.default_rng(0)
     images, cells, questions = data.easy_vqa_batch(rng, 3, (128, 128))
     assert images.shape == (3, 128, 128, 3) and images.dtype == torch.uint8
-    assert all((cells[key] == data.UNKNOWN).all() for key in data.ATTRIBUTES)
-    assert all(question.kind == "easy_vqa" for asked in questions for question in asked)
+    assert all((cells[key] == labels.UNKNOWN).all() for key in labels.ATTRIBUTES)
+    assert all(question.kind == "easy_vqa" for about in questions for question in about)
 
 
 def test_processes_draw_different_batches_of_the_same_shape():
     def batch(rank):
-        return data.Batches(data.VIEWS, 64, 4, 0, rank, 2)[1]
+        return data.Batches(data.VIEWS, tokens=64, steps=4, first_seed=0, rank=rank, world=2)[1]
 
     (first, _, _), (second, _, _), (again, _, _) = batch(0), batch(1), batch(0)
     assert first.shape == second.shape
