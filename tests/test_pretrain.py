@@ -1,6 +1,7 @@
 """Pretraining: the data agrees with the stock classes, a tiny run resumes, the bundled base sees."""
 
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,17 @@ import arr_coc
 from arr_coc.evaluate import stats
 from arr_coc.pretrain import data, labels
 from arr_coc.pretrain import model as pretrain_model
+from arr_coc.pretrain.__main__ import parse
 from arr_coc.pretrain.codes import Codes, Heads
 from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.packing import Packer
-from arr_coc.pretrain.run import Run
+from arr_coc.pretrain.run import Run, begin
+from arr_coc.pretrain.scores import answered_exactly
 from arr_coc.pretrain.stages import answer_logits, encode_pictures
 from arr_coc.scenes import drawing
+from arr_coc.scenes import questions as scenes_questions
 from arr_coc.scenes import scene as scenes_scene
+from arr_coc.scoring import score_exact
 
 BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
 
@@ -226,3 +231,25 @@ def test_the_bundled_base_answers_in_the_stock_chat():
             right[kind].append(answer == question.answer)
     share = {kind: sum(ok) / len(ok) for kind, ok in right.items()}
     assert share["colour"] > 0.75 and share["exists"] > 0.6, share
+
+
+def test_a_score_agrees_with_a_generated_answer(bundled, tmp_path):
+    """What scores read off one pass over the true answers is what greedy decoding would answer."""
+    command = ["--out", str(tmp_path), "--init", str(BASE), "--stages"]
+    run = begin(parse(command))
+    run.model.eval()
+    scored, generated = [], []
+    for number, kind in enumerate(scenes_questions.KINDS):
+        seeds = range(
+            scenes_scene.DEV_SEED + 100 * number, scenes_scene.DEV_SEED + 100 * number + 99
+        )
+        drawn = (scenes_scene.make_scene(seed, size=(256, 256), kinds=[kind]) for seed in seeds)
+        for scene in islice((scene for scene in drawn if scene.questions), 2):
+            images, _, _ = data.collate([scene], scene.image.size)
+            question = scene.questions[0]
+            with torch.no_grad():
+                scored += answered_exactly(run, images, [[question]])
+            answer = bundled.generate(scene.image, question.text, use_arr_coc=False).text
+            generated.append(score_exact(answer, question.answer))
+    assert len(scored) == 30 and scored == generated
+    assert 0 < sum(scored) < 30
