@@ -19,7 +19,8 @@ from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.packing import Packer
 from arr_coc.pretrain.run import Run, begin
 from arr_coc.pretrain.scores import answered_exactly
-from arr_coc.pretrain.stages import answer_logits, encode_pictures
+from arr_coc.pretrain.settings import STAGES
+from arr_coc.pretrain.stages import LOSSES, answer_logits, encode_pictures
 from arr_coc.scenes import drawing
 from arr_coc.scenes import questions as scenes_questions
 from arr_coc.scenes import scene as scenes_scene
@@ -102,6 +103,16 @@ def test_packed_questions_equal_single_chats(fresh, tokenizer):
             ).logits[0, -1]
             first = packed.question_of.tolist().index(number)
             assert torch.allclose(together[first], alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_learns_from_whatever_it_draws(fresh, stage):
+    views = {view.source: view for view in data.STAGE_VIEWS[stage]}
+    assert ("easy-vqa" in views) == (stage == "joint")
+    for view in views.values():
+        batch = data.Batches([view], tokens=64, steps=1, first_seed=5)[0]
+        loss, scores = LOSSES[stage](fresh, batch)
+        assert torch.isfinite(loss) and loss.requires_grad and scores
 
 
 def _shown(cells, key: str, names, where=None) -> set[str]:

@@ -83,6 +83,15 @@ QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are c
 )
 
 
+LABELLED_VIEWS = tuple(view for view in VIEWS if view.source != "easy-vqa")
+STAGE_VIEWS = {  # naming and codes need labels, which easy-VQA has not
+    "symbolic": QUICK_VIEWS,
+    "dense": LABELLED_VIEWS,
+    "align": LABELLED_VIEWS,
+    "joint": VIEWS,
+}
+
+
 class Batch(NamedTuple):
     """Pictures of one size, what their visual tokens show, and the questions about each.
 

@@ -15,7 +15,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, Subset
 
 from arr_coc.pretrain.checkpoints import last_checkpoint, save_checkpoint
-from arr_coc.pretrain.data import QUICK_VIEWS, VIEWS, Batch, Batches
+from arr_coc.pretrain.data import STAGE_VIEWS, Batch, Batches
 from arr_coc.pretrain.run import Run, publish
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.stages import LOSSES
@@ -76,7 +76,7 @@ def draw_batches(run: Run, accelerator: Accelerator, settings: Settings) -> Iter
     """The remaining batches of the stage for this process."""
     steps = settings.steps[run.stage]
     data = Batches(
-        QUICK_VIEWS if run.stage == "symbolic" else VIEWS,
+        STAGE_VIEWS[run.stage],
         tokens=settings.tokens,
         steps=steps,
         first_seed=FIRST_SEED[run.stage] + settings.seed_offset,
