@@ -1,10 +1,7 @@
 """Pretraining: the data agrees with the stock classes, a tiny run resumes, the bundled base sees."""
 
-import json
-import socket
-import subprocess
-import sys
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +11,20 @@ from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
 import arr_coc
 from arr_coc.evaluate import stats
-from arr_coc.pretrain import __main__ as pretrain
-from arr_coc.pretrain import data
+from arr_coc.pretrain import data, labels
 from arr_coc.pretrain import model as pretrain_model
-from arr_coc.pretrain.stages import Codes, Heads, Run, answer_logits, look
+from arr_coc.pretrain.__main__ import parse
+from arr_coc.pretrain.codes import Codes, Heads
+from arr_coc.pretrain.model import CELL
+from arr_coc.pretrain.packing import Packer
+from arr_coc.pretrain.run import Run, begin
+from arr_coc.pretrain.scores import answered_exactly
+from arr_coc.pretrain.settings import STAGES
+from arr_coc.pretrain.stages import LOSSES, answer_logits, encode_pictures
 from arr_coc.scenes import drawing
+from arr_coc.scenes import questions as scenes_questions
 from arr_coc.scenes import scene as scenes_scene
+from arr_coc.scoring import score_exact
 
 BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
 
@@ -59,12 +64,12 @@ def test_chat_template_has_the_stock_shape(tokenizer):
         {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "is it red?"}]},
         {"role": "assistant", "content": "yes"},
     ]
-    asked = tokenizer.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
+    first = tokenizer.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
     prompt = (
         "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>is it red?<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
-    assert asked == prompt
+    assert first == prompt
     whole = tokenizer.apply_chat_template(messages, tokenize=False)
     assert whole == prompt + "yes<|im_end|>\n"
 
@@ -73,7 +78,7 @@ def test_chat_template_has_the_stock_shape(tokenizer):
 def test_patchify_is_the_stock_processor(size):
     scene = scenes_scene.make_scene(3, size=size)
     images, _, _ = data.collate([scene], size)
-    pixels, grid = data.patchify(images)
+    pixels, grid = pretrain_model.patchify(images)
     stock = pretrain_model.build_image_processor()(images=[scene.image], return_tensors="pt")
     assert torch.equal(grid, stock["image_grid_thw"])
     assert torch.allclose(pixels, stock["pixel_values"], atol=1e-5)
@@ -83,11 +88,11 @@ def test_packed_questions_equal_single_chats(fresh, tokenizer):
     size, pads = (256, 192), 8 * 6
     scene = scenes_scene.make_scene(4, size=size)
     images, _, questions = data.collate([scene], size)
-    packer = data.Packer(tokenizer)
+    packer = Packer(tokenizer)
     packed = packer.pack(questions, 6, 8)
-    pixels, grid = data.patchify(images)
+    pixels, grid = pretrain_model.patchify(images)
     with torch.no_grad():
-        together = answer_logits(fresh, packed, look(fresh, images), "cpu")
+        together = answer_logits(fresh, packed, encode_pictures(fresh, images))
         for number, question in enumerate(scene.questions):
             ids = _chat(tokenizer, question.text, pads)
             alone = fresh.model(
@@ -100,6 +105,16 @@ def test_packed_questions_equal_single_chats(fresh, tokenizer):
             assert torch.allclose(together[first], alone, atol=1e-4)
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_learns_from_whatever_it_draws(fresh, stage):
+    views = {view.source: view for view in data.STAGE_VIEWS[stage]}
+    assert ("easy-vqa" in views) == (stage == "joint")
+    for view in views.values():
+        batch = data.Batches([view], tokens=64, steps=1, first_seed=5)[0]
+        loss, scores = LOSSES[stage](fresh, batch)
+        assert torch.isfinite(loss) and loss.requires_grad and scores
+
+
 def _shown(cells, key: str, names, where=None) -> set[str]:
     values = cells[key] if where is None else cells[key][where]
     return {names[i] for i in values} - {""}
@@ -107,48 +122,48 @@ def _shown(cells, key: str, names, where=None) -> set[str]:
 
 def test_cells_name_what_is_there():
     scene = scenes_scene.make_scene(11, kinds=["emblem_colour"])
-    cells = data.cell_labels(scene, 16, 16)
+    cells = labels.cell_labels(scene, 16, 16)
     things = {thing.name for thing in scene.objects}
-    assert _shown(cells, "name", data.THING_NAMES) == things
+    assert _shown(cells, "name", labels.THING_NAMES) == things
     host = next(thing for thing in scene.objects if thing.detail_kind == "emblem")
-    colours = _shown(cells, "colour", data.COLOUR_NAMES, cells["detail"] == 1)
+    colours = _shown(cells, "colour", labels.COLOUR_NAMES, cells["detail"] == 1)
     assert host.detail in colours
     assert cells["centre"].sum() <= len(scene.objects)
-    assert set(cells) == {*data.ATTRIBUTES, "characters"}
-    for key, classes in data.ATTRIBUTES.items():
+    assert set(cells) == {*labels.ATTRIBUTES, "characters"}
+    for key, classes in labels.ATTRIBUTES.items():
         assert cells[key].min() >= 0 and cells[key].max() < classes
 
 
 def test_cells_carry_what_is_written_and_who_is_beside():
     scene = scenes_scene.make_scene(3, kinds=["number"])
-    cells = data.cell_labels(scene, 16, 16)
+    cells = labels.cell_labels(scene, 16, 16)
     host = next(thing for thing in scene.objects if thing.detail_kind == "number")
-    here = cells["name"] == data.THING_NAMES.index(host.name)
+    here = cells["name"] == labels.THING_NAMES.index(host.name)
     digits = [set(cells[key][here]) - {0} for key in ("tens", "units")]
     assert digits == [{int(digit) + 1} for digit in host.detail]
     scene = scenes_scene.make_scene(2, kinds=["beside"])
-    cells = data.cell_labels(scene, 16, 16)
+    cells = labels.cell_labels(scene, 16, 16)
     question = scene.questions[0]
     key = "left" if "left" in question.text else "above"
-    assert question.answer in _shown(cells, key, data.THING_NAMES)
+    assert question.answer in _shown(cells, key, labels.THING_NAMES)
 
 
 def test_characters_are_found_where_they_stand():
     scene = scenes_scene.make_scene(3, kinds=["number"])
-    found = data.cell_labels(scene, 16, 16)["characters"].reshape(16, 32, -1)
+    found = labels.cell_labels(scene, 16, 16)["characters"].reshape(16, 32, -1)
     thing = next(thing for thing in scene.objects if thing.detail_kind == "number")
     x0, y0, x1, y1 = thing.detail_box
-    row = int((y0 + y1) / 2 / 32)
+    row = int((y0 + y1) / 2 / CELL)
     for digit, x in zip(thing.detail, (0.25, 0.75), strict=True):
-        column = int((x0 + x * (x1 - x0)) / 16)  # half a token is 16 pixels
+        column = int((x0 + x * (x1 - x0)) / (CELL / labels.HALVES))
         near = found[row, max(0, column - 1) : column + 2]
-        assert near[:, data.CHARACTERS.index(digit)].any()
+        assert near[:, labels.CHARACTERS.index(digit)].any()
 
 
 def test_plates_are_practice_without_questions():
     scene = data.plates(np.random.default_rng(0), (256, 256))
     assert scene.questions == () and len(scene.objects) >= 3
-    cells = data.cell_labels(scene, 8, 8)
+    cells = labels.cell_labels(scene, 8, 8)
     assert cells["name"].max() == 0 and cells["detail"].max() == 2 and cells["characters"].sum() > 5
 
 
@@ -156,13 +171,13 @@ def test_easy_vqa_joins_the_mixture():
     rng = np.random.default_rng(0)
     images, cells, questions = data.easy_vqa_batch(rng, 3, (128, 128))
     assert images.shape == (3, 128, 128, 3) and images.dtype == torch.uint8
-    assert all((cells[key] == data.UNKNOWN).all() for key in data.ATTRIBUTES)
-    assert all(question.kind == "easy_vqa" for asked in questions for question in asked)
+    assert all((cells[key] == labels.UNKNOWN).all() for key in labels.ATTRIBUTES)
+    assert all(question.kind == "easy_vqa" for about in questions for question in about)
 
 
 def test_processes_draw_different_batches_of_the_same_shape():
     def batch(rank):
-        return data.Batches(data.VIEWS, 64, 4, 0, rank, 2)[1]
+        return data.Batches(data.VIEWS, tokens=64, steps=4, first_seed=0, rank=rank, world=2)[1]
 
     (first, _, _), (second, _, _), (again, _, _) = batch(0), batch(1), batch(0)
     assert first.shape == second.shape
@@ -181,62 +196,6 @@ def test_a_model_learns_new_words_without_losing_the_old(fresh, tokenizer):
     state = grown.state_dict()
     kept = [k for k, v in model.state_dict().items() if "layers" in k and torch.equal(v, state[k])]
     assert len(kept) == sum("layers" in key for key in state)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_two_processes_train_one_model(tmp_path):
-    """Under torchrun both draw their own batches; the first writes, and the gradients are shared."""
-    folder = tmp_path / "base"
-    few = ["--tokens", "16", "--workers", "0", "--eval-n", "0", "--threads", "1"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_addr", "127.0.0.1", "--master_port", str(_free_port())]
-    command += ["-m", "arr_coc.pretrain", "--out", str(folder), "--stages", "dense"]
-    command += ["--dense-steps", "2", *few]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-    state = torch.load(tmp_path / "base.work" / "state.pt")
-    assert state["step"] == 2
-    assert state["pictures"]["dense"] % 2 == 0
-
-
-def _train(folder: Path, *more: str) -> dict:
-    steps = ["--symbolic-steps", "2", "--dense-steps", "2", "--align-steps", "2"]
-    few = ["--tokens", "16", "--workers", "0", "--eval-n", "0", "--save-every", "1"]
-    pretrain.main(["--out", str(folder), *steps, *few, *more])
-    return torch.load(folder.with_name(folder.name + ".work") / "state.pt")
-
-
-@pytest.mark.slow
-def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
-    folder = tmp_path / "base"
-    state = _train(folder, "--joint-steps", "2")
-    assert (state["stage"], state["step"]) == ("joint", 2)
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["out"] == str(folder)
-    model, tokenizer = pretrain_model.load(folder)
-    assert isinstance(model, Qwen3VLForConditionalGeneration)
-    assert tokenizer.eos_token == "<|im_end|>"
-    assert all(torch.isfinite(p).all() for p in model.parameters())
-    assert (
-        "Apache" in (folder / "README.md").read_text()
-        or "apache" in (folder / "README.md").read_text()
-    )
-    resumed = _train(folder, "--joint-steps", "3", "--resume")
-    assert (resumed["stage"], resumed["step"]) == ("joint", 3)
-    assert resumed["pictures"]["joint"] > state["pictures"]["joint"]
-    changed = [k for k in state["model"] if not torch.equal(state["model"][k], resumed["model"][k])]
-    assert any(".visual." in k for k in changed) and any("language_model" in k for k in changed)
-    initialised = _train(tmp_path / "more", "--joint-steps", "1", "--init", str(folder))
-    assert (initialised["stage"], initialised["step"]) == ("joint", 1)
-    facts = [
-        json.loads((tmp_path / name / "training.json").read_text()) for name in ("base", "more")
-    ]
-    assert facts[1]["commands"][:-1] == facts[0]["commands"]  # a restart adds to what went before
-    assert facts[1]["pictures"]["joint"] > facts[0]["pictures"]["joint"]
-    assert facts[1]["pictures"]["dense"] == facts[0]["pictures"]["dense"]
 
 
 def test_wilson_interval():
@@ -283,3 +242,25 @@ def test_the_bundled_base_answers_in_the_stock_chat():
             right[kind].append(answer == question.answer)
     share = {kind: sum(ok) / len(ok) for kind, ok in right.items()}
     assert share["colour"] > 0.75 and share["exists"] > 0.6, share
+
+
+def test_a_score_agrees_with_a_generated_answer(bundled, tmp_path):
+    """What scores read off one pass over the true answers is what greedy decoding would answer."""
+    command = ["--out", str(tmp_path), "--init", str(BASE), "--stages"]
+    run = begin(parse(command))
+    run.model.eval()
+    scored, generated = [], []
+    for number, kind in enumerate(scenes_questions.KINDS):
+        seeds = range(
+            scenes_scene.DEV_SEED + 100 * number, scenes_scene.DEV_SEED + 100 * number + 99
+        )
+        drawn = (scenes_scene.make_scene(seed, size=(256, 256), kinds=[kind]) for seed in seeds)
+        for scene in islice((scene for scene in drawn if scene.questions), 2):
+            images, _, _ = data.collate([scene], scene.image.size)
+            question = scene.questions[0]
+            with torch.no_grad():
+                scored += answered_exactly(run, images, [[question]])
+            answer = bundled.generate(scene.image, question.text, use_arr_coc=False).text
+            generated.append(score_exact(answer, question.answer))
+    assert len(scored) == 30 and scored == generated
+    assert 0 < sum(scored) < 30

@@ -18,32 +18,35 @@ draws its own batches and gradients are averaged. The last line on stdout is JSO
 import argparse
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
+from accelerate import Accelerator
 
 from arr_coc import provenance
 from arr_coc.pretrain.card import CLOCK, EASY_VQA
-from arr_coc.pretrain.loop import begin, processes, publish, train_stage
-from arr_coc.pretrain.scores import clock, evaluate, evaluate_easy_vqa
-from arr_coc.pretrain.stages import (
-    STAGES,
-)
+from arr_coc.pretrain.loop import train
+from arr_coc.pretrain.run import Run, begin, publish
+from arr_coc.pretrain.scores import SIZES, clock, evaluate, evaluate_easy_vqa
+from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.scenes import scene
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None) -> Settings:
+    """The settings that the command line gives."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     where = parser.add_argument_group("where")
     where.add_argument("--out", type=Path, required=True, help="Hub-shaped folder to write")
     where.add_argument("--work", type=Path, help="checkpoints (default: OUT + .work)")
     where.add_argument("--init", type=Path, help="start the joint stage from this folder's weights")
     where.add_argument("--resume", action="store_true", help="go on from the checkpoint in --work")
-    where.add_argument("--vision-from", type=Path, help="checkpoint of a dense stage run apart")
-    where.add_argument("--text-from", type=Path, help="checkpoint of a symbolic stage run apart")
+    where.add_argument(
+        "--vision-from", type=Path, help="checkpoint folder of a dense stage run apart"
+    )
+    where.add_argument(
+        "--text-from", type=Path, help="checkpoint folder of a symbolic stage run apart"
+    )
     where.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     where.add_argument("--threads", type=int, default=2, help="CPU threads")
     where.add_argument("--workers", type=int, default=1, help="processes that draw scenes")
@@ -62,53 +65,65 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     how.add_argument("--seed", type=int, default=0, help="of the initial weights")
     how.add_argument("--seed-offset", type=int, default=0, help="added to the scenes' seeds")
     how.add_argument("--float32", action="store_true", help="no bfloat16 autocast")
-    show = parser.add_argument_group("telling")
-    show.add_argument("--log-every", type=int, default=20)
-    show.add_argument("--save-every", type=int, default=200)
-    show.add_argument("--publish", action="store_true", help="write OUT at joint checkpoints too")
-    show.add_argument("--eval-n", type=int, default=300, help="questions per kind, 0 for none")
-    show.add_argument("--eval-seed", type=int, default=scene.DEV_SEED)
-    args = parser.parse_args(argv)
-    if unknown := set(args.stages) - set(STAGES):
+    report = parser.add_argument_group("reporting")
+    report.add_argument("--log-every", type=int, default=20)
+    report.add_argument("--save-every", type=int, default=200)
+    report.add_argument("--publish", action="store_true", help="write OUT at joint checkpoints too")
+    report.add_argument("--eval-n", type=int, default=300, help="questions per kind, 0 for none")
+    report.add_argument("--eval-seed", type=int, default=scene.DEV_SEED)
+    values = vars(parser.parse_args(argv))
+    if unknown := set(values["stages"]) - set(STAGES):
         parser.error(f"unknown stages {sorted(unknown)}; known: {', '.join(STAGES)}")
-    if bool(args.text_from) != bool(args.vision_from):
+    if bool(values["text_from"]) != bool(values["vision_from"]):
         parser.error("--text-from and --vision-from go together")
-    args.work = args.work or args.out.with_name(args.out.name + ".work")
-    return args
+    out = values["out"]
+    values["work"] = values["work"] or out.with_name(out.name + ".work")
+    values["stages"] = tuple(values["stages"])
+    values["steps"] = {stage: values.pop(f"{stage}_steps") for stage in STAGES}
+    return Settings(**values)
+
+
+def start_accelerator(*, device: str, float32: bool) -> Accelerator:
+    """accelerate on `device`, in as many processes as torchrun started; bfloat16 unless `float32`.
+
+    Raises:
+        ValueError: where torch does not find the device.
+    """
+    accelerator = Accelerator(cpu=device == "cpu", mixed_precision="no" if float32 else "bf16")
+    if accelerator.device.type != device:
+        raise ValueError(f"--device is {device}, but torch finds only {accelerator.device}")
+    return accelerator
+
+
+def score(run: Run, accelerator: Accelerator, settings: Settings) -> dict:
+    """What the card and scores.json tell; publishes on the way, as the clock loads what is there."""
+    scores = {
+        name: evaluate(
+            run, accelerator, first_seed=settings.eval_seed, n=settings.eval_n, size=size
+        )
+        for name, size in SIZES.items()
+    }
+    scores[EASY_VQA] = evaluate_easy_vqa(run, accelerator)
+    publish(run, folder=settings.out, trained_on=settings.trained_on)
+    scores[CLOCK] = clock(settings.out, threads=settings.threads)
+    return scores
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    args = parse(argv)
-    words = provenance.typed(argv)
-    torch.set_num_threads(args.threads)
-    rank, world = processes()
-    if world > 1:
-        dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
-        if args.device == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    run = begin(args)
-    if args.stages:
-        run.commands.append(provenance.command("arr_coc.pretrain", words))
-    for stage in STAGES[STAGES.index(run.stage) :]:
-        if stage not in args.stages:
-            continue
-        if stage != run.stage:
-            run.stage, run.step = stage, 0
-        train_stage(run, stage, args)
-    if rank:
+    settings = parse(argv)
+    accelerator = start_accelerator(device=settings.device, float32=settings.float32)
+    torch.set_num_threads(settings.threads)  # after accelerate, which may set its own number
+    run = begin(settings)
+    if settings.stages:
+        run.command = provenance.command("arr_coc.pretrain", provenance.typed(argv))
+    accelerator.register_for_checkpointing(run)
+    train(run, accelerator, settings)
+    accelerator.end_training()
+    if not accelerator.is_main_process:
         return
-    scores = None
-    if args.eval_n:
-        sizes = {"native": (512, 512), "fifth": (224, 224), "glance": (128, 128)}
-        scores = {
-            name: evaluate(run, args.eval_seed, args.eval_n, args, size=size)
-            for name, size in sizes.items()
-        }
-        scores[EASY_VQA] = evaluate_easy_vqa(run, args)
-        publish(run, args, scores=None)
-        scores[CLOCK] = clock(args.out, args.threads)
-    publish(run, args, scores)
-    print(json.dumps({"out": str(args.out), "scores": scores, "seconds": run.seconds}))
+    scores = score(run, accelerator, settings) if settings.eval_n else None
+    publish(run, folder=settings.out, trained_on=settings.trained_on, scores=scores)
+    print(json.dumps({"out": str(settings.out), "scores": scores, "seconds": run.seconds}))
 
 
 if __name__ == "__main__":

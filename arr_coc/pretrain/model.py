@@ -1,8 +1,8 @@
 """The bundled base in small: its config, tokenizer, chat template, image settings and folder.
 
 The model is a stock `Qwen3VLForConditionalGeneration` with few and narrow layers; the tokenizer a
-byte-level BPE trained here on the scenes' own phrases. Nothing here trains the weights (see
-`pretrain.py`) or draws pictures.
+byte-level BPE trained here on the scenes' own phrases. Nothing here trains the weights or draws
+pictures.
 """
 
 import os
@@ -25,8 +25,9 @@ from arr_coc.scenes import drawing, questions, writing
 
 PATCH, MERGE, TEMPORAL = 16, 2, 2
 CELL = PATCH * MERGE  # pixels of one visual token's side
-MAX_PIXELS = 512 * 512  # the native cap: 256 visual tokens
-MIN_PIXELS = 2 * CELL * 2 * CELL  # 4 visual tokens
+MIN_TOKENS, MAX_TOKENS = 4, 256  # of a picture: up to 512 x 512 pixels natively
+MIN_PIXELS, MAX_PIXELS = MIN_TOKENS * CELL**2, MAX_TOKENS * CELL**2
+TEXT_WIDTH = 192  # of the text model, and so of what the encoder gives it
 
 SPECIALS = (
     "<|endoftext|>",
@@ -131,12 +132,12 @@ def _corpus() -> Iterator[str]:
         yield from (word.capitalize(), f" {word.capitalize()}") * 4
 
 
-def build_config(tokenizer) -> Qwen3VLConfig:
+def build_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig:
     """The small Qwen3-VL: 4 text layers of 192, 5 vision layers of 128, two DeepStack planes."""
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in SPECIALS}
     text = {
         "vocab_size": len(tokenizer),
-        "hidden_size": 192,
+        "hidden_size": TEXT_WIDTH,
         "intermediate_size": 512,
         "num_hidden_layers": 4,
         "num_attention_heads": 6,
@@ -157,8 +158,8 @@ def build_config(tokenizer) -> Qwen3VLConfig:
         "hidden_size": 128,
         "intermediate_size": 384,
         "num_heads": 4,
-        "out_hidden_size": 192,
-        "num_position_embeddings": 1024,
+        "out_hidden_size": TEXT_WIDTH,
+        "num_position_embeddings": MAX_TOKENS * MERGE**2,  # a patch each
         "patch_size": PATCH,
         "spatial_merge_size": MERGE,
         "temporal_patch_size": TEMPORAL,
@@ -175,7 +176,9 @@ def build_config(tokenizer) -> Qwen3VLConfig:
     )
 
 
-def build_model(tokenizer, seed: int = 0) -> Qwen3VLForConditionalGeneration:
+def build_model(
+    tokenizer: PreTrainedTokenizerFast, seed: int = 0
+) -> Qwen3VLForConditionalGeneration:
     """The small model with fresh weights (float32)."""
     torch.manual_seed(seed)
     model = Qwen3VLForConditionalGeneration(build_config(tokenizer))
@@ -198,13 +201,38 @@ def build_image_processor() -> Qwen2VLImageProcessorPil:
     )
 
 
-def load(folder: str | Path, dtype=torch.float32):
+def patchify(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """`(n, H, W, 3)` uint8 -> what the image processor gives when it need not resize.
+
+    Returns pixels `(n * H/16 * W/16, 3 * 2 * 16 * 16)` float32 in [-1, 1], a row per patch, and
+    `image_grid_thw` `(n, 3)`.
+    """
+    n, height, width, _ = images.shape
+    gh, gw = height // PATCH, width // PATCH
+    x = images.float().mul(2 / 255).sub(1)
+    x = x.view(n, gh // MERGE, MERGE, PATCH, gw // MERGE, MERGE, PATCH, 3)
+    # The four patches of a merge unit follow each other, then the units row by row; within a patch
+    # colour, then rows and columns of pixels.
+    x = x.permute(0, 1, 4, 2, 5, 7, 3, 6)  # (n, h, w, MERGE, MERGE, 3, PATCH, PATCH)
+    # A still picture is two equal frames, between colour and rows.
+    x = x.reshape(n * gh * gw, 3, 1, PATCH * PATCH).expand(-1, -1, TEMPORAL, -1)
+    grid = torch.tensor([[1, gh, gw]]).expand(n, 3)
+    return x.reshape(n * gh * gw, -1), grid
+
+
+def load(
+    folder: str | Path, dtype: torch.dtype = torch.float32
+) -> tuple[Qwen3VLForConditionalGeneration, PreTrainedTokenizerFast]:
     """`(model, tokenizer)` from a folder that `save` wrote."""
     model = Qwen3VLForConditionalGeneration.from_pretrained(folder, dtype=dtype)
     return model, AutoTokenizer.from_pretrained(folder)
 
 
-def with_tokenizer(model, old, new):
+def with_tokenizer(
+    model: Qwen3VLForConditionalGeneration,
+    old: PreTrainedTokenizerFast,
+    new: PreTrainedTokenizerFast,
+) -> Qwen3VLForConditionalGeneration:
     """The same model speaking the tokenizer `new`: tokens that `old` had too keep their rows."""
     known, table = old.get_vocab(), model.get_input_embeddings().weight.detach()
     rows = torch.randn(len(new), table.shape[1]) * table.std()
@@ -223,7 +251,12 @@ def with_tokenizer(model, old, new):
     return grown
 
 
-def save(folder: str | Path, model, tokenizer, card: str) -> None:
+def save(
+    folder: str | Path,
+    model: Qwen3VLForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerFast,
+    card: str,
+) -> None:
     """Write everything a Hub model repository holds; weights in bfloat16.
 
     Files are written aside and then renamed one by one, the weights last, so that a reader never

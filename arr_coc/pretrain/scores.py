@@ -2,55 +2,97 @@
 
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 
 from arr_coc.evaluate.stats import wilson
-from arr_coc.pretrain.data import Packer, collate, easy_vqa_pictures, easy_vqa_split
+from arr_coc.pretrain.data import collate, easy_vqa_pictures, easy_vqa_split
 from arr_coc.pretrain.model import CELL
-from arr_coc.pretrain.stages import Run, all_right, answer_logits, look
+from arr_coc.pretrain.run import Run
+from arr_coc.pretrain.stages import answer_logits, encode_pictures, questions_right
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scenes import questions as scenes_questions
-from arr_coc.scenes import scene as scenes_scene
+from arr_coc.scenes.questions import KINDS, Question
+from arr_coc.scenes.scene import DEV_SEED, make_scene
 
-# -------------------------------------------------------------------------------- evaluation
+# Width and height at which scenes drawn at 512 x 512 are shown: all of their 256 visual tokens, about
+# a fifth of them (49), and as many as a glance has there (16).
+SIZES = {
+    "native": (16 * CELL, 16 * CELL),
+    "fifth": (7 * CELL, 7 * CELL),
+    "glance": (4 * CELL, 4 * CELL),
+}
+EASY_VQA_SIZE = SIZES["glance"]
 
 
 @torch.no_grad()
-def evaluate(run: Run, first_seed: int, n: int, args, *, size=(512, 512), batch: int = 8) -> dict:
+def evaluate(
+    run: Run,
+    accelerator: Accelerator,
+    *,
+    first_seed: int,
+    n: int,
+    size: tuple[int, int],
+    batch: int = 8,
+) -> dict:
     """Exact match per kind on `n` questions, scenes drawn at 512 x 512 and shown at `size`."""
     run.model.eval()
-    packer, rows = Packer(run.tokenizer), {}
-    for kind in scenes_questions.KINDS:
+    rows = {}
+    for kind in KINDS:
         right: list[bool] = []
         seed = first_seed
         while len(right) < n:
-            drawn = [scenes_scene.make_scene(seed + i, kinds=[kind]) for i in range(batch)]
+            drawn = [make_scene(seed + i, kinds=[kind]) for i in range(batch)]
             seed += batch
-            if asked := [scene for scene in drawn if scene.questions]:
-                images, _, questions = collate(asked, size)
-                right += _right(run, packer, images, questions, args)
+            if with_questions := [scene for scene in drawn if scene.questions]:
+                images, _, questions = collate(with_questions, size)
+                with accelerator.autocast():
+                    right += answered_exactly(run, images, questions)
         rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
     return {"size": list(size), "first_seed": first_seed, "kinds": rows}
 
 
 @torch.no_grad()
-def evaluate_easy_vqa(run: Run, args, size=(128, 128), batch: int = 50) -> dict:
+def evaluate_easy_vqa(
+    run: Run,
+    accelerator: Accelerator,
+    *,
+    size: tuple[int, int] = EASY_VQA_SIZE,
+    batch: int = 50,
+) -> dict:
     """Exact match on the official test split of easy-VQA, pictures enlarged to `size`."""
     run.model.eval()
-    packer, right = Packer(run.tokenizer), []
+    right: list[bool] = []
     numbers = sorted(easy_vqa_split("test")[1])
     for start in range(0, len(numbers), batch):
-        images, asked = easy_vqa_pictures("test", numbers[start : start + batch], size)
-        right += _right(run, packer, images, asked, args)
-    score = wilson(sum(right), len(right))
-    return {"size": list(size), "n": len(right), "right": sum(right), "interval": score}
+        images, questions = easy_vqa_pictures("test", numbers[start : start + batch], size)
+        with accelerator.autocast():
+            right += answered_exactly(run, images, questions)
+    interval = wilson(sum(right), len(right))
+    return {"size": list(size), "n": len(right), "right": sum(right), "interval": interval}
 
 
-def clock(folder: Path, threads: int, n: int = 5) -> dict:
+def answered_exactly(
+    run: Run, images: torch.Tensor, questions: Sequence[Sequence[Question]]
+) -> list[bool]:
+    """Whether each question about `images`, `(n, H, W, 3)` uint8, is answered exactly.
+
+    Nothing is generated: one pass is given the true answer and predicts each of its tokens, and its
+    end, from those before. Where all of them are the likeliest, greedy decoding gives just this
+    answer; where one is not, it departs there. So this agrees with `scoring.score_exact` of a greedy
+    answer, save for one that is right in another spelling, which counts as wrong here.
+    """
+    packed = run.packer.pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
+    logits = answer_logits(run, packed.to(run.device), encode_pictures(run, images))
+    tokens_right = logits.argmax(-1).cpu() == packed.labels
+    return questions_right(tokens_right, packed.question_of).tolist()
+
+
+def clock(folder: Path, *, threads: int, n: int = 5) -> dict:
     """Median wall seconds, on the CPU, of loading a published folder and of one full answer."""
-    picture = scenes_scene.make_scene(scenes_scene.DEV_SEED).image
+    picture = make_scene(DEV_SEED).image
     loading, answering = [], []
     for _ in range(n):
         start = time.perf_counter()
@@ -63,12 +105,3 @@ def clock(folder: Path, threads: int, n: int = 5) -> dict:
     medians = statistics.median(loading), statistics.median(answering[1:])
     load, answer = (round(value, 3) for value in medians)
     return {"load_s": load, "answer_s": answer, "threads": threads, "n": n}
-
-
-def _right(run: Run, packer: Packer, images, questions, args) -> list[bool]:
-    """Whether each question is answered exactly."""
-    packed = packer.pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
-    with torch.autocast(args.device, torch.bfloat16, enabled=not args.float32):
-        logits = answer_logits(run, packed, look(run, images.to(args.device)), args.device)
-    ok = logits.argmax(-1).cpu() == packed.labels
-    return all_right(ok, packed.question_of).tolist()

@@ -1,0 +1,116 @@
+"""Labels: what each visual token of a drawn scene shows, class by class.
+
+They are what the vision side learns to name, and what the codes of the symbolic stage are made of.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from arr_coc.scenes import drawing, writing
+from arr_coc.scenes.questions import Thing, neighbour
+from arr_coc.scenes.scene import DETAIL_CODE, Scene
+
+# What a visual token can carry, 0 being "nothing" everywhere.
+THING_NAMES = ("", *drawing.glyph_names(), *drawing.HOSTS)
+THING_NAMES += (*writing.QUARTERS, *writing.FIELDS)
+COLOUR_NAMES = ("", *drawing.COLOURS)
+WRITTEN_WORDS = ("", *writing.WORDS, *writing.MONTHS)
+EMBLEM, WRITING = 1, 2  # classes of "detail"
+ATTRIBUTES = {  # name -> number of classes
+    "name": len(THING_NAMES),
+    "colour": len(COLOUR_NAMES),
+    "detail": 1 + WRITING,
+    "centre": 2,  # 1: a thing's centre is here
+    "tens": 1 + 10,  # 1 + first digit of what is written here
+    "units": 1 + 10,  # 1 + second digit
+    "word": len(WRITTEN_WORDS),
+    "copies": 1 + 4,  # how many things of this name there are, four standing for more too
+    "left": len(THING_NAMES),  # what is left of the thing here
+    "above": len(THING_NAMES),
+}
+CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz$="  # also read one by one, where they stand
+HALVES = 2  # of a visual token, left and right, that are read apart
+UNKNOWN = -1  # in `name`: a picture whose tokens nobody labelled
+MIN_SHARE = 0.2  # of a visual token's area that a thing covers, for the token to carry its name
+MIN_DETAIL_SHARE = 0.07
+TEXT_MARGIN = 3  # pixels between the ends of a box and its line of text
+
+
+def cell_labels(scene: Scene, h: int, w: int) -> dict[str, np.ndarray]:
+    """What each of the `h * w` visual tokens shows, raster order: int64 classes per attribute.
+
+    `characters` is `(h * w, 2 * len(CHARACTERS))` float32, 1 where a character's middle lies in the
+    token's left half, then the same for its right half.
+    """
+    labels = {key: np.zeros((h, w), np.int64) for key in ATTRIBUTES}
+    names = [thing.name for thing in scene.objects]
+    most = np.full((h, w), MIN_SHARE)  # of a token that one thing covers, so far
+    for i, thing in enumerate(scene.objects):
+        share = _shares(scene.things_map == i + 1, h, w)
+        here = share > most
+        most[here] = share[here]
+        labels["colour"][here] = COLOUR_NAMES.index(thing.colour)
+        for key, value in _thing_labels(thing, scene.objects, names).items():
+            labels[key][here] = value
+        row, column = _cell_of(thing.box, scene.image.size, h, w)
+        labels["centre"][row, column] = 1
+    for i, thing in enumerate(scene.objects):  # after all things: a detail lies on top of its host
+        if thing.detail_kind is None:
+            continue
+        here = _shares(scene.things_map == DETAIL_CODE + i + 1, h, w) > MIN_DETAIL_SHARE
+        carried = _thing_labels(thing, scene.objects, names) | _detail_labels(thing)
+        for key, value in carried.items():
+            labels[key][here] = value
+    flat = {key: value.reshape(-1) for key, value in labels.items()}
+    return flat | {"characters": _characters(scene, h, w)}
+
+
+def _characters(scene: Scene, h: int, w: int) -> np.ndarray:
+    """Where each written character stands, taking the characters of a line to be equally wide."""
+    written = np.zeros((h, HALVES * w, len(CHARACTERS)), np.float32)
+    for thing in scene.objects:
+        if thing.detail_kind in (None, "emblem"):
+            continue
+        x0, y0, x1, y1 = thing.detail_box
+        width = (x1 - x0 - 2 * TEXT_MARGIN) / len(thing.detail)
+        for i, character in enumerate(thing.detail):
+            if character in CHARACTERS:
+                x = x0 + TEXT_MARGIN + (i + 0.5) * width
+                row, column = _cell_of((x, y0, x, y1), scene.image.size, h, HALVES * w)
+                written[row, column, CHARACTERS.index(character)] = 1
+    # The halves of a token are neighbours in the last axis but one: they join token by token.
+    return written.reshape(h * w, -1)  # (h * w, HALVES * len(CHARACTERS))
+
+
+def _thing_labels(thing: Thing, things: Sequence[Thing], names: list[str]) -> dict[str, int]:
+    """Name, copies and neighbours of a thing; nothing for one without a name (a plate)."""
+    if not thing.name:
+        return {}
+    neighbours = [neighbour(thing, things, axis) for axis in (0, 1)]
+    left, above = (THING_NAMES.index(other.name) if other else 0 for other in neighbours)
+    copies = min(names.count(thing.name), ATTRIBUTES["copies"] - 1)
+    name = THING_NAMES.index(thing.name)
+    return {"name": name, "copies": copies, "left": left, "above": above}
+
+
+def _detail_labels(thing: Thing) -> dict[str, int]:
+    """The emblem's colour, or what is written: its digits, or its first known word."""
+    if thing.detail_kind == "emblem":
+        return {"detail": EMBLEM, "colour": COLOUR_NAMES.index(thing.detail)}
+    digits = [int(c) + 1 for c in thing.detail if c.isdigit() and "=" not in thing.detail]
+    words = [WRITTEN_WORDS.index(word) for word in thing.detail.split() if word in WRITTEN_WORDS]
+    labels = dict(zip(("tens", "units"), digits, strict=False)) | {"detail": WRITING, "colour": 0}
+    return labels | ({"word": words[0]} if words else {})
+
+
+def _shares(mask: np.ndarray, h: int, w: int) -> np.ndarray:
+    """Share of each token, `(h, w)` in [0, 1], that the mask covers."""
+    return np.asarray(Image.fromarray(mask.astype(np.float32)).resize((w, h), Image.BOX))
+
+
+def _cell_of(box: Sequence[float], size: tuple[int, int], h: int, w: int) -> tuple[int, int]:
+    """Row and column of the token where a box of a picture of `size` has its middle."""
+    x, y = (box[0] + box[2]) / 2 / size[0], (box[1] + box[3]) / 2 / size[1]
+    return min(h - 1, int(y * h)), min(w - 1, int(x * w))

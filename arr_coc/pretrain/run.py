@@ -1,0 +1,141 @@
+"""Run: what is trained and how far it is, how it begins, and what it publishes."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
+
+from arr_coc.pretrain import model as pretrain_model
+from arr_coc.pretrain.card import card
+from arr_coc.pretrain.checkpoints import last_checkpoint, read_run
+from arr_coc.pretrain.codes import Codes, Heads
+from arr_coc.pretrain.packing import Packer
+from arr_coc.pretrain.settings import STAGES, Settings
+
+TRAINING = "training.json"  # in the published folder: what went into the weights
+MODULES = ("model", "codes", "heads")  # of a run, kept in its checkpoint
+COUNTERS = ("stage", "step", "seconds", "pictures")  # the same
+
+
+@dataclass
+class Run:
+    """Where a training run stands: the modules, the counters, and what it goes on from.
+
+    Attributes:
+        seconds: of training, by stage.
+        pictures: trained on, by stage.
+        command: the one that runs now; empty where it only evaluates.
+        commands: those whose checkpoints it goes on from.
+        before: `facts` of the published weights it goes on from.
+        packer: builds the sequences of questions.
+    """
+
+    model: Qwen3VLForConditionalGeneration
+    tokenizer: PreTrainedTokenizerFast
+    codes: Codes
+    heads: Heads
+    stage: str = STAGES[0]
+    step: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    pictures: dict[str, int] = field(default_factory=dict)
+    command: str = ""
+    commands: list[str] = field(default_factory=list)
+    before: dict = field(default_factory=dict)
+    packer: Packer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.packer = Packer(self.tokenizer)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def all_commands(self) -> list[str]:
+        """The commands of this run, the present one last."""
+        return [*self.commands, *([self.command] if self.command else [])]
+
+    def state_dict(self) -> dict:
+        """What a checkpoint keeps; accelerate asks for it."""
+        state = {name: getattr(self, name).state_dict() for name in MODULES}
+        state |= {name: getattr(self, name) for name in COUNTERS}
+        return state | {"commands": self.all_commands()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """The opposite of `state_dict`."""
+        for name in MODULES:
+            getattr(self, name).load_state_dict(state[name])
+        for name in (*COUNTERS, "commands"):
+            setattr(self, name, state[name])
+
+    def facts(self) -> dict:
+        """Commands, and seconds and pictures by stage, of this run and those it goes on from."""
+        facts: dict = {"where": self.before.get("where", "")}
+        facts["commands"] = [*self.before.get("commands", ()), *self.all_commands()]
+        for key in ("seconds", "pictures"):
+            facts[key] = dict(self.before.get(key, {}))
+            for stage, value in getattr(self, key).items():
+                facts[key][stage] = facts[key].get(stage, 0) + value
+        return facts
+
+
+def begin(settings: Settings) -> Run:
+    """A fresh run, one from published weights (`--init`), or the checkpoint in `--work`."""
+    if settings.init:
+        model, tokenizer = pretrain_model.load(settings.init)
+        if settings.stages:  # the scenes may have learned new words since
+            old, tokenizer = tokenizer, pretrain_model.build_tokenizer()
+            model = pretrain_model.with_tokenizer(model, old, tokenizer)
+    else:
+        tokenizer = pretrain_model.build_tokenizer()
+        model = pretrain_model.build_model(tokenizer, settings.seed)
+    model.to(settings.device)
+    torch.manual_seed(settings.seed + 1)
+    planes = len(model.config.vision_config.deepstack_visual_indexes)
+    codes = Codes(model.get_input_embeddings(), tokenizer, planes).to(settings.device)
+    heads = Heads(model.config.text_config.hidden_size).to(settings.device)
+    run = Run(model, tokenizer, codes, heads, stage="joint" if settings.init else STAGES[0])
+    if settings.resume and (checkpoint := last_checkpoint(settings.work)):
+        run.load_state_dict(read_run(checkpoint))
+    elif settings.text_from and settings.vision_from:
+        _join_sides(run, vision_from=settings.vision_from, text_from=settings.text_from)
+    elif settings.init:
+        _restore_heads(heads, settings.init)
+    if settings.init and (settings.init / TRAINING).exists():
+        run.before = json.loads((settings.init / TRAINING).read_text())
+    return run
+
+
+def _restore_heads(heads: Heads, folder: Path) -> None:
+    """The read-outs of the run that wrote `folder`, where its checkpoint lies beside it and fits."""
+    if checkpoint := last_checkpoint(folder.with_name(folder.name + ".work")):
+        saved, own = read_run(checkpoint)["heads"], heads.state_dict()
+        fitting = {k: v for k, v in saved.items() if k in own and v.shape == own[k].shape}
+        heads.load_state_dict(fitting, strict=False)
+
+
+def _join_sides(run: Run, *, vision_from: Path, text_from: Path) -> None:
+    """Begin aligning with the vision side of one checkpoint and the text side of another."""
+    vision, text = read_run(vision_from), read_run(text_from)
+    merged = {k: (vision if ".visual." in k else text)["model"][k] for k in text["model"]}
+    run.model.load_state_dict(merged)
+    run.codes.load_state_dict(text["codes"])
+    run.heads.load_state_dict(vision["heads"])
+    run.seconds = text["seconds"] | vision["seconds"]
+    run.pictures = text["pictures"] | vision["pictures"]
+    run.commands = text["commands"] + vision["commands"]
+    run.stage = "align"
+
+
+def publish(run: Run, *, folder: Path, trained_on: str, scores: dict | None = None) -> None:
+    """Write the Hub-shaped folder: weights, card, what was trained so far, scores.
+
+    `trained_on` names the machine; empty leaves what the run goes on from.
+    """
+    facts = run.facts()
+    facts["where"] = trained_on or facts["where"]
+    pretrain_model.save(folder, run.model, run.tokenizer, card(run.model, facts, scores))
+    (folder / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
+    if scores:
+        (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")

@@ -1,0 +1,71 @@
+"""Settings: what a pretraining run is asked for, as `parse` in `__main__` reads it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+STAGES = ("symbolic", "dense", "align", "joint")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run; every field but `work`, `steps` and `stages` is the flag of its name.
+
+    Attributes:
+        out: Hub-shaped folder to write.
+        work: where checkpoints go.
+        init: folder of published weights that the joint stage starts from.
+        resume: go on from the checkpoint in `work`.
+        vision_from: checkpoint whose vision side and read-outs to take.
+        text_from: checkpoint whose text side and codes to take; goes with `vision_from`.
+        device: "cpu" or "cuda".
+        threads: CPU threads.
+        workers: processes that draw scenes.
+        stages: those of `STAGES` to train, none to evaluate only.
+        steps: by stage.
+        minutes: of each stage, at most.
+        tokens: visual tokens per batch and process.
+        lr: of AdamW, for what Muon does not train.
+        muon_lr: of Muon, for the matrices inside the blocks.
+        joint_lr_scale: factor of both rates in the joint stage.
+        seed: of the initial weights.
+        seed_offset: added to the seeds of the scenes.
+        float32: no bfloat16 autocast.
+        log_every: steps between two lines of the log.
+        save_every: steps between two checkpoints.
+        publish: write `out` at the checkpoints of the joint stage too.
+        eval_n: questions per kind and picture size, 0 for no evaluation.
+        eval_seed: of the first scene to evaluate on.
+    """
+
+    out: Path
+    work: Path
+    init: Path | None
+    resume: bool
+    vision_from: Path | None
+    text_from: Path | None
+    device: str
+    threads: int
+    workers: int
+    stages: tuple[str, ...]
+    steps: Mapping[str, int]
+    minutes: float
+    tokens: int
+    lr: float
+    muon_lr: float
+    joint_lr_scale: float
+    seed: int
+    seed_offset: int
+    float32: bool
+    log_every: int
+    save_every: int
+    publish: bool
+    eval_n: int
+    eval_seed: int
+
+    @property
+    def trained_on(self) -> str:
+        """The machine in the words of the card; empty where nothing is trained."""
+        if not self.stages:
+            return ""
+        return f" on {self.threads} CPU threads" if self.device == "cpu" else " on one GPU"
