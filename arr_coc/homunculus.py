@@ -6,6 +6,7 @@ perceptually even and safe for colour-blind eyes: dark is little, bright is much
 """
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -14,7 +15,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter
 from arr_coc.attending import Allocation
 from arr_coc.config import TENSION_ENDS
 
-CELL = 32  # pixels of a native token's side: patch 16, merged by 2
+CELL = 32  # pixels of a native token's side on Qwen3-VL, where no host says otherwise
 SIDE = 640  # pixels of the longer side of a picture: sharp at 512 px, light on a phone
 HEAT = "magma"
 MAP = "cividis"
@@ -23,18 +24,20 @@ FRAME = (240, 160, 60)
 NEVER_SEEN = (38, 38, 46)
 
 
-def realization_pictures(image: Image.Image, realization) -> dict[str, Image.Image]:
-    """Every picture of one `realizing.Realization`, by name.
+def realization_pictures(
+    image: Image.Image, realization: Any, cell: int = CELL
+) -> dict[str, Image.Image]:
+    """Every picture of one `realizing.Realization`, by name; `cell` as in `what_it_saw`.
 
     Keys: overlay, kept, saw, tensions, and of the maps those that were reached: propositional,
     perspectival, participatory.
     """
     allocation, kept = realization.allocation, realization.kept_glance
-    glance = glance_picture(image, tuple(kept.attention.shape[-2:])) if kept else None
+    glance = glance_picture(image, tuple(kept.attention.shape[-2:]), cell) if kept else None
     pictures = {
         "overlay": overlay(image, realization.relevance),
         "kept": kept_cells(image, allocation),
-        "saw": what_it_saw(image, allocation, glance),
+        "saw": what_it_saw(image, allocation, glance, cell),
         "tensions": tension_gauges(realization.tensions),
     }
     for name in ("propositional", "perspectival", "participatory"):
