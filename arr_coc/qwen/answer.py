@@ -30,6 +30,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from arr_coc.config import Config
 from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Ask
 from arr_coc.realizing import Realization, Realizer, stage
 
@@ -133,7 +134,7 @@ class Run:
 
     def __init__(
         self,
-        host: Any,
+        host: QwenHost,
         image: Image.Image,
         question: str,
         config: Config | None,

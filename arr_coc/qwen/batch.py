@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from arr_coc.qwen.encoding import TokenSet, joined
+from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Prompt
-from arr_coc.qwen.model import ARRCOCQwen
 
 UNUSED_ID = 0  # where the tokenizer names no pad: any id that is not the image's
 
@@ -65,7 +65,7 @@ class Padded:
 
 
 def padded(
-    host: ARRCOCQwen,
+    host: QwenHost,
     prompts: Sequence[Prompt],
     tokens: Sequence[TokenSet],
     answers: Sequence[list[int]] | None = None,
@@ -100,7 +100,7 @@ def padded(
 
 
 def answer_batch(
-    host: ARRCOCQwen,
+    host: QwenHost,
     prompts: Sequence[Prompt],
     tokens: Sequence[TokenSet],
     max_new_tokens: int,
@@ -150,7 +150,7 @@ def answer_batch(
     return _texts(host, torch.stack(replies, 1), entropy)
 
 
-def first_token(host: ARRCOCQwen, prompt: Prompt, reduced: Any) -> int:
+def first_token(host: QwenHost, prompt: Prompt, reduced: Any) -> int:
     """The first answer token of one question, going on from a periphery's own cache.
 
     This is the prefill as `ARRCOCQwen.stream` pays for it; the cache is used up.
@@ -169,13 +169,13 @@ def first_token(host: ARRCOCQwen, prompt: Prompt, reduced: Any) -> int:
     return int(output.logits[0, -1].argmax())
 
 
-def _end_ids(host: ARRCOCQwen) -> Tensor:
+def _end_ids(host: QwenHost) -> Tensor:
     ends = host.model.generation_config.eos_token_id
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     return torch.tensor(ends, dtype=torch.long, device=host.device)
 
 
-def _texts(host: ARRCOCQwen, replies: Tensor, entropy: Tensor) -> list[Greedy]:
+def _texts(host: QwenHost, replies: Tensor, entropy: Tensor) -> list[Greedy]:
     answers = []
     for row, surprise in zip(replies.tolist(), entropy.tolist()):
         ids = tuple(token for token in row if token >= 0)

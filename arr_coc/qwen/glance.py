@@ -1,6 +1,6 @@
 """The glance: one low-resolution pass through the whole of Qwen3-VL, and what is read of it.
 
-Used by `qwen.ARRCOCQwen`, which owns the model. `encode_glances` and `read_glances` work on many questions
+Used by `qwen.QwenHost`, which holds the model. `encode_glances` and `read_glances` work on many questions
 at once, as training asks them; `take_glance` is one question, whose KV cache is kept.
 """
 
@@ -50,7 +50,7 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
     """Look at a picture with at most `tokens` visual tokens, asking its question.
 
     Args:
-        host: an `ARRCOCQwen`.
+        host: a `QwenHost`.
         ask: the picture and the prompt around it.
         tokens: at most so many.
         layers: text layers whose attention is averaged into `Glance.attention`; None takes the host's
@@ -115,7 +115,7 @@ def read_glances(
     """What the token about to answer pays to each visual token, and what both hold half way up.
 
     Args:
-        host: an `ARRCOCQwen`.
+        host: a `QwenHost`.
         output: of the stock model, for B prompts, with its hidden states and its KV cache, uncropped.
         position_ids: `(4, B, L)` of that pass.
         last: `(B,)` int64, the last token of each prompt. It has read the whole question: ViCrop's
