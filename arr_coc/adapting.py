@@ -1,10 +1,10 @@
-"""Adapting: the quality adapter, which mends visual tokens encoded from a part of the picture.
+"""Adapting: the quality adapter, which corrects visual tokens encoded from a part of the picture.
 
 A vision encoder that sees the kept patches, and the rest in coarse cells, gives other features than one
-that sees all of them. The adapter adds to each kept token a small correction, told the cell's level and
-place, what the glance saw there, and if it attends what else was kept. The glance is a picture encoded as
-a whole: its tokens know what lies around them. Its gates are 0 at the start: then it is the identity, bit
-for bit. Trained by `arr_coc.train` to come near what the full encoder gives at the same places (brief,
+that sees all of them. The adapter adds to each kept token a small correction, given the cell's level and
+place, what the glance saw there, and where it attends, what else was kept. The glance is a picture encoded
+as a whole: its tokens know what lies around them. The gates are 0 at the start: then it is the identity,
+bit for bit. Trained by `arr_coc.train` to come near what the full encoder gives at the same places (brief,
 part 29).
 """
 
@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # Shares of a picture's native tokens: corrected in full where at most the first is kept, and not at all
-# from the second on. An encoder that sees so much leaves nothing to mend.
+# from the second on. An encoder that sees so much leaves nothing to correct.
 FULL_UP_TO, NONE_FROM = 1 / 8, 1 / 4
 LEVELS = 6  # of cells; coarser ones count as the last
-# Wavelengths of the sines that tell a token's place, in native tokens.
+# Wavelengths of the sines that encode a token's place, in native tokens.
 WAVELENGTHS = (4.0, 8.0, 16.0, 32.0, 64.0)
 HEADS = 4
 
@@ -71,7 +71,7 @@ class QualityAdapter(nn.Module):
             levels: `(B, K)` int64, level of each token's cell.
             padding: `(B, K)` bool, True where a row holds no token; None where all do.
             glance: `glanced` planes, `(B, K, D)` each, 0 where there was no glance; None for 0 anywhere.
-                Of no use to an adapter that does not glance.
+                An adapter that does not glance ignores them.
             strengths: `(B,)` by which the corrections are multiplied, see `strength`; None for 1.
 
         Returns:
@@ -80,8 +80,8 @@ class QualityAdapter(nn.Module):
         read = planes
         if self.sizes["glances"]:
             read = [*planes, *(glance or [torch.zeros_like(plane) for plane in planes])]
-        seen = torch.cat([norm(p.float()) for norm, p in zip(self.norms, read, strict=True)], -1)
-        states = self.enter(seen) + self.level(levels.clamp(max=LEVELS - 1))
+        normed = [norm(plane.float()) for norm, plane in zip(self.norms, read, strict=True)]
+        states = self.enter(torch.cat(normed, -1)) + self.level(levels.clamp(max=LEVELS - 1))
         states = states + self.place(waves(places))  # (B, K, width)
         if self.attention is not None:
             inner = self.norm(states)
@@ -90,9 +90,9 @@ class QualityAdapter(nn.Module):
             )
             states = states + mixed[0]
         states = states + self.mlp(states)
-        by = 1 if strengths is None else strengths[:, None, None]
+        factor = 1 if strengths is None else strengths[:, None, None]
         return [
-            plane + (by * torch.tanh(gate) * leave(states)).to(plane.dtype)
+            plane + (factor * torch.tanh(gate) * leave(states)).to(plane.dtype)
             for plane, gate, leave in zip(planes, self.gates, self.leave)
         ]
 
@@ -120,10 +120,11 @@ def glanced(planes: list[Tensor], places: Tensor, at: Tensor) -> list[Tensor]:
     # Along an axis of one token every place is that token's.
     step = ((last - first) / (size - 1).clamp(min=1)).clamp(min=1e-6)
     index = torch.minimum(((at - first) / step).clamp(min=0), size - 1)  # in the glance's tokens
+    # grid_sample counts (x, y) from -1 to 1 between the outer edges, token centres half a token inside.
     where = (2 * index + 1) / size - 1
     field = torch.cat(planes, 1).float().view(1, rows, columns, -1).permute(0, 3, 1, 2)
-    found = F.grid_sample(field, where.flip(1)[None, None], align_corners=False)
-    return list(found[0, :, 0].T.split([plane.shape[1] for plane in planes], 1))
+    sampled = F.grid_sample(field, where.flip(1)[None, None], align_corners=False)  # (1, C, 1, K)
+    return list(sampled[0, :, 0].T.split([plane.shape[1] for plane in planes], 1))
 
 
 def waves(places: Tensor) -> Tensor:

@@ -66,6 +66,8 @@ class Spread:
         if even == 0 or not best.is_native:
             return self.allocator(relevance, budget)
         score = relevance.double().flatten().cpu()
+        # Relevance is at most 1: what the other allocator chose comes first, then what is spread, and
+        # then, where both chose the same place, the next best ones.
         order = score.clone()
         order[uniform(best.grid, even).native_index()] = 2
         order[best.native_index()] = 3
@@ -253,7 +255,7 @@ def _split_greedily(masses: list[Tensor], start: list[Cell], budget: int) -> lis
         cell = (-level, row, column)
         parts = quarters(cell)
         if len(done) + len(waiting) + len(parts) > budget:
-            done.append(cell)  # what is left only shrinks: it will never fit
+            done.append(cell)  # the remaining tokens only get fewer: it will never fit
             continue
         for part in parts:
             add(part)

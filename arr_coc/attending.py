@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from arr_coc.config import TIERS, check_budget, tokens_for_share
+from arr_coc.config import check_budget
 
 # The brief's nominal budget of a cell, a unit of relevance and not a count of tokens (DESIGN).
 BUDGET_LOW, BUDGET_HIGH = 64.0, 400.0
@@ -87,24 +87,6 @@ class TopK:
         return native_allocation(index.cpu(), tuple(relevance.shape), score.cpu()[index.cpu()])
 
 
-class Tiers:
-    """A named share of the image's tokens, spent by another allocator (TopK by default)."""
-
-    def __init__(self, tier: str, allocator: Allocator | None = None) -> None:
-        """Raises ValueError for a tier that is not in `TIERS`."""
-        if tier not in TIERS:
-            raise ValueError(f"tier is {tier!r}, expected one of {', '.join(TIERS)}")
-        self.share, self.allocator = TIERS[tier], allocator or TopK()
-
-    def budget(self, tokens: int) -> int:
-        """The tier's tokens for an image of `tokens`."""
-        return tokens_for_share(self.share, tokens)
-
-    def __call__(self, relevance: Tensor, budget: int) -> Allocation:
-        """As TopK; `budget` caps what the tier would take."""
-        return self.allocator(relevance, min(budget, self.budget(relevance.numel())))
-
-
 def uniform(grid: tuple[int, int], budget: int) -> Allocation:
     """`budget` native tokens spread evenly over the grid: the fallback, and a control.
 
@@ -120,9 +102,9 @@ def uniform(grid: tuple[int, int], budget: int) -> Allocation:
     columns = min(w, max(1, budget // rows))
     ys = ((torch.arange(rows) + 0.5) * h / rows).long()
     xs = ((torch.arange(columns) + 0.5) * w / columns).long()
-    taken = torch.zeros(h * w, dtype=torch.bool)
+    taken = torch.zeros(h * w, dtype=torch.bool)  # (N,), in raster order
     taken[(ys[:, None] * w + xs).flatten()[:budget]] = True
-    # What is left after the sub-grid goes to free places, spread by a golden-ratio sequence.
+    # The remaining tokens go to free places: multiples of the golden ratio, each modulo 1, never crowd.
     golden = (5**0.5 - 1) / 2
     order = torch.sort((torch.arange(h * w, dtype=torch.float64) * golden) % 1, stable=True).indices
     free = order[~taken[order]][: budget - int(taken.sum())]
@@ -138,7 +120,7 @@ def native_allocation(index: Tensor, grid: tuple[int, int], relevance: Tensor) -
 
 
 def nominal_budget(relevance: Tensor) -> Tensor:
-    """Relevance in [0, 1] in the brief's units, [64, 400]."""
+    """Relevance in [0, 1], of any shape, in the brief's units, [64, 400]."""
     return BUDGET_LOW + (BUDGET_HIGH - BUDGET_LOW) * relevance.float()
 
 

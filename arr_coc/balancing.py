@@ -22,7 +22,7 @@ FLOOR = 0.05
 # the tag under the apple, and points to the apple.
 REACH = 1
 # Maps are multiplied, so that a place must both be asked for and hold something; below this a map
-# would veto a place for good.
+# alone would veto a place.
 LEAST = 1e-3
 # Diversity lifts places far from the strongest ones by up to this much (part 29).
 DIVERSITY_GAIN = 0.3
@@ -30,8 +30,6 @@ DIVERSITY_GAIN = 0.3
 TOP_SHARE = 20
 MAPS, STATISTICS = 3, 3
 EPS = 1e-6
-
-
 # What a question's words suggest, per tension: each word that occurs moves the tension there.
 # Compared as prefixes of whole words, in this order; English only, everything else stays neutral.
 LEXICON = {
@@ -61,7 +59,7 @@ def mean_tensions(kinds: Sequence[str]) -> Tensions:
 
 
 def lexical_tier(question: str) -> str:
-    """The tier of tokens that the question's words suggest (`attending.TIERS`); a stated prior.
+    """The tier of tokens that the question's words suggest (`config.TIERS`); a stated prior.
 
     "accurate" where it asks to read or for small detail, whatever else it says; "fast" where it only
     asks about the whole; "balanced" otherwise.
@@ -84,15 +82,15 @@ class Scalars(NamedTuple):
     Attributes:
         floor: what a place that does not stand out keeps.
         gain: how far diversity lifts places far from the strongest.
-        asked, held: exponents of the participatory and the propositional map.
+        participatory, propositional: exponents of these maps.
         contrast: exponent of the relevance: how steeply it falls off from the best places.
-        least: below this a map would veto a place for good.
+        least: below this a map alone would veto a place.
     """
 
     floor: float | Tensor = FLOOR
     gain: float | Tensor = DIVERSITY_GAIN
-    asked: float | Tensor = 1.0
-    held: float | Tensor = 1.0
+    participatory: float | Tensor = 1.0
+    propositional: float | Tensor = 1.0
     contrast: float | Tensor = 1.0
     least: float = LEAST
 
@@ -111,7 +109,7 @@ class Combiner(nn.Module):
         self.log = nn.Parameter(torch.tensor(FIXED[:-1]).log())
 
     def forward(self) -> Scalars:
-        """The numbers, as 0-d tensors in whose order `Scalars` has them."""
+        """The numbers as 0-d tensors, in the order in which `Scalars` has them."""
         return Scalars(*self.log.exp().unbind(), least=self.LEAST)
 
 
@@ -181,17 +179,17 @@ def combine(
         raise ValueError(f"maps have shapes {sorted(shapes)}, expected one shape (B, h, w)")
     if participatory is None:
         participatory = (propositional + perspectival) / 2
-    c, e, apart = tensions.compress, tensions.exploit, spread(tensions.focus)
+    c, e, even = tensions.compress, tensions.exploit, spread(tensions.focus)
     least, gain = scalars.least, scalars.gain
     reach = F.max_pool2d(participatory, 2 * REACH + 1, 1, REACH)
     near = e * reach + (1 - e) * participatory
-    asked = near.clamp(min=least) ** ((1 - c) * scalars.asked)
-    asked = asked * propositional.clamp(min=least) ** (c * scalars.held)
-    seed = per_image_range(
-        asked * (scalars.floor + e * perspectival + (1 - e) * (1 - perspectival))
-    )
+    wanted = near.clamp(min=least) ** ((1 - c) * scalars.participatory)
+    wanted = wanted * propositional.clamp(min=least) ** (c * scalars.propositional)
+    stands_out = scalars.floor + e * perspectival + (1 - e) * (1 - perspectival)
+    seed = per_image_range(wanted * stands_out)
+    # Which places are strongest is a choice without a gradient; how strong they are keeps its own.
     lifted = (seed + gain * distance_to_strongest(seed.detach())) / (1 + gain)
-    relevance = per_image_range((1 - apart) * seed + apart * lifted)
+    relevance = per_image_range((1 - even) * seed + even * lifted)
     if isinstance(scalars.contrast, Tensor):  # 0 has no finite gradient under an exponent
         return relevance.clamp(min=least) ** scalars.contrast
     return relevance**scalars.contrast

@@ -6,7 +6,7 @@
 Time does not depend on what the weights say, so no checkpoint is needed (under 16 GB of memory).
 Every case runs once per repetition in one process, in an order that rotates, so that a machine's
 drift meets all of them; ratios are taken within a repetition. All overheads are counted. It says
-nothing about answers: see `arr_coc.evaluate` for those.
+nothing about answers: `arr_coc.evaluate` measures those.
 """
 
 import argparse
@@ -17,29 +17,31 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from PIL import Image
 from tqdm import tqdm
 
 from arr_coc import provenance
-from arr_coc.config import Config
+from arr_coc.config import MINIMUM_BUDGET, Config
 from arr_coc.qwen.shapes import SHAPES, build_host
+
+if TYPE_CHECKING:  # transformers is loaded when a host is built
+    from arr_coc.qwen.model import ARRCOCQwen
 
 QUESTION = "What number is on the small sign?"
 SIZES = {"cpu": (1024,), "cuda": (1024, 2048, 4096)}
-# Of 1024 tokens; larger grids spend the same shares.
+# Budgets on a grid of 1024 tokens; larger grids spend the same shares.
 BUDGETS, BUDGETS_OF = (64, 200, 400), 1024
 CASES = {
     "after": Config(glance="off", prune="after"),
-    # Of the kept cells alone: the evaluation's cost curve reads it.
+    # The encoder sees the kept cells alone: the evaluation's cost curve reads this case.
     "before": Config(glance="off", prune="before", surroundings=0, halo=0),
     "before + separate glance": Config(glance="separate", prune="before"),
     "before + glance as periphery": Config(glance="periphery", prune="before"),
 }
 SHIPPED = "before + separate glance"
-UNIT_PIXELS = 32
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,12 @@ class Case:
     config: Config | None
 
 
-def image_of(tokens: int) -> Image.Image:
-    """A busy picture that the processor turns into exactly `tokens` visual tokens."""
+def image_of(tokens: int, unit_pixels: int) -> Image.Image:
+    """A busy picture of exactly `tokens` visual tokens, each `unit_pixels` a side."""
     rows = int(tokens**0.5)
     while tokens % rows:
         rows -= 1
-    width, height = tokens // rows * UNIT_PIXELS, rows * UNIT_PIXELS
+    width, height = tokens // rows * unit_pixels, rows * unit_pixels
     return Image.effect_noise((width // 8, height // 8), 80).resize((width, height)).convert("RGB")
 
 
@@ -67,16 +69,16 @@ def cases(sizes: tuple[int, ...], budgets: tuple[int, ...]) -> list[Case]:
     for tokens in sizes:
         listed.append(Case("stock", tokens, tokens, None))
         for budget in budgets:
-            scaled = max(4, budget * tokens // BUDGETS_OF)
+            scaled = max(MINIMUM_BUDGET, budget * tokens // BUDGETS_OF)
             listed += [Case(name, tokens, scaled, config) for name, config in CASES.items()]
     return listed
 
 
-def run_case(host: Any, case: Case, new_tokens: int) -> dict[str, Any]:
+def run_case(host: "ARRCOCQwen", case: Case, new_tokens: int) -> dict[str, Any]:
     """One answer, as a flat row."""
     config = replace(case.config, budget=case.budget) if case.config else None
     answer = host.generate(
-        image_of(case.tokens),
+        image_of(case.tokens, host.geometry.unit_pixels),
         QUESTION,
         case.config is not None,
         config=config,
@@ -98,7 +100,7 @@ def run_case(host: Any, case: Case, new_tokens: int) -> dict[str, Any]:
     }
 
 
-def measure(host: Any, todo: list[Case], repetitions: int, new_tokens: int) -> list[dict]:
+def measure(host: "ARRCOCQwen", todo: list[Case], repetitions: int, new_tokens: int) -> list[dict]:
     """All cases, `repetitions` times, interleaved; one warm-up of the cheapest and the stock."""
     for case in (todo[0], todo[-1]):
         run_case(host, case, 2)
@@ -126,15 +128,15 @@ def summarise(rows: list[dict]) -> list[dict]:
         pairs = list(zip(own, group))
         entry = {"case": name, "image_tokens": tokens, "budget": budget, "n": len(group)}
         for key in (k for k in group[0] if k.endswith(("_s", "_bytes")) or k == "visual_tokens"):
-            entry[key] = spread([r[key] for r in group])
-        entry["speedup"] = spread([s / r["time_to_first_token_s"] for s, r in pairs])
-        entry["overhead_share_of_stock"] = spread([r["overhead_s"] / s for s, r in pairs])
-        entry["glance_share_of_stock"] = spread([r["glance_s"] / s for s, r in pairs])
+            entry[key] = median_and_range([r[key] for r in group])
+        entry["speedup"] = median_and_range([s / r["time_to_first_token_s"] for s, r in pairs])
+        entry["overhead_share_of_stock"] = median_and_range([r["overhead_s"] / s for s, r in pairs])
+        entry["glance_share_of_stock"] = median_and_range([r["glance_s"] / s for s, r in pairs])
         summary.append(entry)
     return sorted(summary, key=lambda e: (e["image_tokens"], e["case"] != "stock", e["budget"]))
 
 
-def spread(values: list[float]) -> dict[str, float]:
+def median_and_range(values: list[float]) -> dict[str, float]:
     """Median, minimum and maximum."""
     return {
         "median": statistics.median(values),

@@ -5,7 +5,7 @@ tokens as the encoder gives them. Tensors only; `qwen.weights` reads and writes 
 """
 
 import hashlib
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,21 @@ PARTS = {
     "texture": TextureMatch,
     "adapter": QualityAdapter,
 }
+
+
+class GlanceReadings(Protocol):
+    """What trained parts read of B glances: `realizing.Glance` for one, `qwen.glance.Readings` for more.
+
+    Attributes:
+        attention: `(B, gh, gw)` from the token about to answer to each place.
+        heads: `(B, heads, gh, gw)` the same of every head of every layer.
+        states, answering: `(B, gh, gw, D)` and `(B, D)`, what each place and that token hold half way up.
+    """
+
+    attention: Tensor
+    heads: Tensor | None
+    states: Tensor | None
+    answering: Tensor | None
 
 
 class Components(nn.Module):
@@ -48,18 +63,21 @@ class Components(nn.Module):
         return {name: dict(getattr(getattr(self, name), "sizes", {})) for name in self.names}
 
     def without(self, name: str) -> "Components | None":
-        """The same parts but for `name`; None where nothing is left."""
-        left = {other: getattr(self, other) for other in self.names if other != name}
-        return Components(left).eval() if left else None
+        """The same parts but for `name`; None where there are no others."""
+        others = {other: getattr(self, other) for other in self.names if other != name}
+        return Components(others).eval() if others else None
 
     def participatory(
-        self, look: Any, textures: Tensor, embedding: Tensor, grid: tuple[int, int]
+        self,
+        glance: GlanceReadings | None,
+        textures: Tensor,
+        embedding: Tensor,
+        grid: tuple[int, int],
     ) -> tuple[Tensor | None, str]:
         """What the question couples to.
 
         Args:
-            look: with `attention` `(B, gh, gw)`, `heads` `(B, heads, gh, gw)`, `states` `(B, gh, gw, D)`
-                and `answering` `(B, D)`; None without a glance.
+            glance: what the glance saw; None without one.
             textures: `(B, 13, h, w)`.
             embedding: `(B, D)` of the question.
             grid: `(h, w)`.
@@ -69,12 +87,12 @@ class Components(nn.Module):
             or None and "none".
         """
         scores, sources = [], []
-        if look is not None:
-            scores, sources = self._glance_scores(look, embedding, grid), ["glance"]
+        if glance is not None:
+            scores, sources = self._glance_scores(glance, embedding, grid), ["glance"]
             if not scores and self.texture is None:
-                return knowing.participatory(look.attention, grid), "glance"
+                return knowing.participatory(glance.attention, grid), "glance"
             if self.heads is None:
-                even = knowing.participatory(look.attention, grid)
+                even = knowing.participatory(glance.attention, grid)
                 scores.append(even.clamp(min=knowing.LEAST).log())
         if self.texture is not None:
             scores.append(self.texture(textures, embedding))
@@ -83,13 +101,16 @@ class Components(nn.Module):
             return None, "none"
         return knowing.coupled(sum(scores)), " and ".join(sources)
 
-    def _glance_scores(self, look: Any, embedding: Tensor, grid: tuple[int, int]) -> list[Tensor]:
-        found = []
+    def _glance_scores(
+        self, glance: GlanceReadings, embedding: Tensor, grid: tuple[int, int]
+    ) -> list[Tensor]:
+        """`(B, h, w)` nats of each trained part that reads the glance."""
+        scores = []
         if self.heads is not None:
-            found.append(self.heads(look.heads, embedding))
+            scores.append(self.heads(glance.heads, embedding))
         if self.states is not None:
-            found.append(self.states(look.states, look.answering))
-        return [knowing.upsampled(score, grid) for score in found]
+            scores.append(self.states(glance.states, glance.answering))
+        return [knowing.upsampled(score, grid) for score in scores]
 
     def scalars(self) -> Scalars:
         """The combiner's numbers; the fixed formula's without one."""
@@ -113,15 +134,19 @@ class Components(nn.Module):
         Returns:
             As `planes`.
         """
-        by = strength(share)
-        if self.adapter is None or not by:
+        factor = strength(share)
+        if self.adapter is None or not factor:
             return planes
-        levels = torch.zeros(1, len(places), dtype=torch.long, device=places.device)
-        looks = glance and self.adapter.sizes["glances"]
-        seen = [p[None] for p in glanced(*glance, places)] if looks else None
-        given = [p[None] for p in planes], places[None], levels
-        strengths = torch.tensor([by], device=places.device)
-        return [plane[0] for plane in self.adapter(*given, glance=seen, strengths=strengths)]
+        reads_glance = glance is not None and self.adapter.sizes["glances"]
+        # The adapter works on batches of pictures: this is a batch of one.
+        corrected = self.adapter(
+            [plane[None] for plane in planes],
+            places[None],
+            torch.zeros(1, len(places), dtype=torch.long, device=places.device),
+            glance=[p[None] for p in glanced(*glance, places)] if reads_glance else None,
+            strengths=torch.tensor([factor], device=places.device),
+        )
+        return [plane[0] for plane in corrected]
 
 
 def build(sizes: dict[str, dict[str, Any]]) -> Components:
@@ -148,7 +173,7 @@ def for_base(
     text, vision = config.text_config, config.vision_config
     size, per_layer = text.hidden_size, text.num_attention_heads
     first, last = attention_layers[0], attention_layers[-1] + 1
-    made = {
+    makers = {
         "policy": lambda: TensionPolicy(size),
         "combiner": Combiner,
         "heads": lambda: HeadWeights(
@@ -160,7 +185,7 @@ def for_base(
             size, 1 + len(vision.deepstack_visual_indexes), **adapter
         ),
     }
-    return Components({name: made[name]() for name in parts})
+    return Components({name: makers[name]() for name in parts})
 
 
 def fingerprint(model: Any) -> str:
@@ -178,13 +203,13 @@ def fingerprint(model: Any) -> str:
 
 
 def digests(tensors: dict[str, Tensor]) -> dict[str, str]:
-    """Of each part among the tensors of saved components, 16 hex digits that change with its weights."""
-    found = {}
+    """16 hex digits for each part among the tensors of saved components; they change with its weights."""
+    marks = {}
     for part in PARTS:
         mark = hashlib.sha256()
         own = sorted(name for name in tensors if name.split(".")[0] == part)
         for name in own:
             mark.update(name.encode() + tensors[name].float().numpy().tobytes())
         if own:
-            found[part] = mark.hexdigest()[:16]
-    return found
+            marks[part] = mark.hexdigest()[:16]
+    return marks

@@ -5,6 +5,7 @@ can offer the choices before the model is loaded.
 """
 
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 # What becomes of the glance (the low-resolution pass), where tokens are dropped, and who picks the places.
 GLANCES = ("auto", "periphery", "separate", "off")
@@ -26,6 +27,8 @@ MAX_PIXELS = 1024 * 1024
 # Tokens of an answer, and seconds of decoding after which it ends with what there is by then.
 NEW_TOKENS, MAX_NEW_TOKENS = 32, 1024
 DEADLINE_S = 60.0
+
+Number = TypeVar("Number")  # a float, or a tensor while tensions are trained
 
 
 def one_of(value: str, what: str, allowed: tuple[str, ...]) -> None:
@@ -67,7 +70,7 @@ def glance_tokens(grid: tuple[int, int]) -> int:
     return max(1, tokens // GLANCE_SHARE, min(GLANCE_TOKENS, tokens // GLANCE_AT_MOST))
 
 
-def spread(focus):
+def spread(focus: Number) -> Number:
     """The share of the tokens that a focus tension, a float or a tensor, spreads evenly."""
     return 1 - focus * focus
 

@@ -6,15 +6,19 @@ perceptually even and safe for colour-blind eyes: dark is little, bright is much
 """
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
+from numpy.typing import ArrayLike
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
+from torch import Tensor
 
 from arr_coc.attending import Allocation
 from arr_coc.config import TENSION_ENDS
 
-CELL = 32  # pixels of a native token's side: patch 16, merged by 2
+Map = ArrayLike | Tensor  # (h, w) or (1, h, w) in [0, 1]
+CELL = 32  # pixels of a native token's side on Qwen3-VL, where no host says otherwise
 SIDE = 640  # pixels of the longer side of a picture: sharp at 512 px, light on a phone
 HEAT = "magma"
 MAP = "cividis"
@@ -23,18 +27,20 @@ FRAME = (240, 160, 60)
 NEVER_SEEN = (38, 38, 46)
 
 
-def realization_pictures(image: Image.Image, realization) -> dict[str, Image.Image]:
-    """Every picture of one `realizing.Realization`, by name.
+def realization_pictures(
+    image: Image.Image, realization: Any, cell: int = CELL
+) -> dict[str, Image.Image]:
+    """Every picture of one `realizing.Realization`, by name; `cell` as in `what_it_saw`.
 
     Keys: overlay, kept, saw, tensions, and of the maps those that were reached: propositional,
     perspectival, participatory.
     """
     allocation, kept = realization.allocation, realization.kept_glance
-    glance = glance_picture(image, tuple(kept.attention.shape[-2:])) if kept else None
+    glance = glance_picture(image, tuple(kept.attention.shape[-2:]), cell) if kept else None
     pictures = {
         "overlay": overlay(image, realization.relevance),
         "kept": kept_cells(image, allocation),
-        "saw": what_it_saw(image, allocation, glance),
+        "saw": what_it_saw(image, allocation, glance, cell),
         "tensions": tension_gauges(realization.tensions),
     }
     for name in ("propositional", "perspectival", "participatory"):
@@ -44,11 +50,11 @@ def realization_pictures(image: Image.Image, realization) -> dict[str, Image.Ima
 
 
 def glance_picture(image: Image.Image, grid: tuple[int, int], cell: int = CELL) -> Image.Image:
-    """What a first, quick look saw: `grid` `(h, w)` tokens of `cell` pixels a side."""
+    """What a glance saw: `grid` `(h, w)` tokens of `cell` pixels a side."""
     return image.convert("RGB").resize((grid[1] * cell, grid[0] * cell), Image.Resampling.BICUBIC)
 
 
-def overlay(image: Image.Image, relevance, side: int = SIDE) -> Image.Image:
+def overlay(image: Image.Image, relevance: Map, side: int = SIDE) -> Image.Image:
     """The picture in grey under its heat, so that both stay readable whatever the colours were.
 
     Args:
@@ -101,8 +107,8 @@ def what_it_saw(
     Args:
         image: the picture asked about.
         allocation: a coarse cell is rebuilt from the `cell x cell` pixels that its one token had.
-        glance: the small picture of the first, quick look; None where there was none, and places
-            that got no cell are then left dark.
+        glance: the small picture that the glance saw; None where there was none, and places that got
+            no cell are then dark.
         cell: pixels of one native token's side (`patch_size * spatial_merge_size` of the host).
         side: pixels of the longer side of the result.
     """
@@ -122,7 +128,7 @@ def what_it_saw(
     return canvas.resize(fitted.size, Image.Resampling.LANCZOS)
 
 
-def map_picture(values, size: tuple[int, int] | None = None, side: int = SIDE) -> Image.Image:
+def map_picture(values: Map, size: tuple[int, int] | None = None, side: int = SIDE) -> Image.Image:
     """One map as honest squares, one per token, stretched to the map's own range.
 
     Args:
@@ -138,11 +144,11 @@ def map_picture(values, size: tuple[int, int] | None = None, side: int = SIDE) -
     return coloured.resize(fitted, Image.Resampling.NEAREST)
 
 
-def tension_gauges(tensions) -> Image.Image:
+def tension_gauges(tensions: Any) -> Image.Image:
     """The three tensions as one picture of gauges: a mark between two named ends.
 
     Args:
-        tensions: anything with `compress`, `exploit`, `focus` in [0, 1] (`balancing.Tensions`);
+        tensions: anything with `compress`, `exploit`, `focus` in [0, 1] (`config.Tensions`);
             1 is the left end: gist, best spot, one place.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -164,7 +170,7 @@ def tension_gauges(tensions) -> Image.Image:
     return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())
 
 
-def as_map(values) -> np.ndarray:
+def as_map(values: Map) -> np.ndarray:
     """`(h, w)` float32 from a `(h, w)` or `(1, h, w)` tensor, array or nested lists in [0, 1].
 
     Raises:

@@ -3,8 +3,9 @@
 Propositional: how much information a place holds (Shannon entropy of its colours).
 Perspectival: what stands out (the texture's edges, so that writing and small things do).
 Participatory: what the question couples to; here from the glance, the attention that the token about
-to answer pays to each place in a low-resolution look through the host (brief parts 29 and 45; the glance
-replaces the brief's untrained projection, which is never shown as relevance).
+to answer pays to each place in a low-resolution pass through the host (brief parts 29 and 45; the glance
+replaces the brief's untrained projection, which is never shown as relevance). The three modules couple by
+trained weights instead: each scores places in nats, which `Components` adds up.
 """
 
 import math
@@ -13,14 +14,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from arr_coc.texture import INDEX, check_image, over_largest
+from arr_coc.texture import CHANNELS, INDEX, check_image, over_largest
 
 # Attention below this share of the picture's largest says nothing.
 LEAST = 1e-4
 # Heads outside the layers that are read without training start this far below the others, in nats.
 OUTSIDE = 3.0
-CHANNELS = 13  # of texture
-SCORE_BOUND = 6.0  # nats: no part alone may veto a place for good
+SCORE_BOUND = 6.0  # nats: no part alone may veto a place
+# The histogram inside a cell: 4 levels for each of R, G, B. Bins are offset by half a step, so that
+# flat grounds near a bin's edge do not split under slight noise.
+LEVELS = 4
+BINS = LEVELS**3
+# The share of glance cells treated as the peak: attention has sinks, single cells far above the rest.
+PEAK_QUANTILE = 0.98
 
 
 class HeadWeights(nn.Module):
@@ -58,10 +64,8 @@ class StateMatch(nn.Module):
     def __init__(self, embedding_size: int, width: int = 32) -> None:
         super().__init__()
         self.sizes = {"embedding_size": embedding_size, "width": width}
-        self.norm_place, self.norm_answer = (
-            nn.LayerNorm(embedding_size),
-            nn.LayerNorm(embedding_size),
-        )
+        self.norm_place = nn.LayerNorm(embedding_size)
+        self.norm_answer = nn.LayerNorm(embedding_size)
         self.place = nn.Linear(embedding_size, width, bias=False)
         self.answer = nn.Linear(embedding_size, width, bias=False)
         nn.init.normal_(self.answer.weight, std=0.02)  # says next to nothing at the start
@@ -82,7 +86,7 @@ class TextureMatch(nn.Module):
     def __init__(self, embedding_size: int, width: int = 32) -> None:
         super().__init__()
         self.sizes = {"embedding_size": embedding_size, "width": width}
-        self.texture = nn.Conv2d(CHANNELS, width, 3, padding=1)
+        self.texture = nn.Conv2d(len(CHANNELS), width, 3, padding=1)
         self.norm = nn.LayerNorm(embedding_size)
         self.question = nn.Linear(embedding_size, width)
         self.scale = nn.Parameter(torch.tensor(0.5))
@@ -107,14 +111,6 @@ def upsampled(scores: Tensor, grid: tuple[int, int]) -> Tensor:
 def coupled(scores: Tensor) -> Tensor:
     """`(B, h, w)` nats -> `(B, h, w)` in (0, 1], 1 at the largest; only differences count."""
     return (scores - scores.amax((1, 2), keepdim=True)).exp()
-
-
-# The histogram inside a cell: 4 levels for each of R, G, B. Bins are offset by half a step, so that
-# flat grounds near a bin's edge do not split under slight noise.
-LEVELS = 4
-BINS = LEVELS**3
-# The share of glance cells treated as the peak: attention has sinks, single cells far above the rest.
-PEAK_QUANTILE = 0.98
 
 
 def propositional(image: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -144,6 +140,7 @@ def propositional(image: Tensor, grid: tuple[int, int]) -> Tensor:
     column = torch.arange(W, device=image.device) * w // W  # (W,)
     cell = row[:, None] * w + column  # (H, W)
     batch = torch.arange(B, device=image.device)[:, None, None] * (h * w)
+    # One histogram for all cells of all images: a number for each image, cell and colour.
     index = (batch + cell) * BINS + color  # (B, H, W)
     counts = torch.bincount(index.flatten(), minlength=B * h * w * BINS)
     share = counts.view(B, h, w, BINS).float()
@@ -180,8 +177,8 @@ def participatory(
         raise ValueError(
             "attention holds a negative or non-finite value, expected finite values >= 0"
         )
-    floor = attention.flatten(1).amin(1)[:, None, None]
-    attention = attention - floor
+    # The least attention is what every place gets, whatever is there.
+    attention = attention - attention.flatten(1).amin(1)[:, None, None]
     peak = attention.flatten(1).quantile(peak_quantile, dim=1)[:, None, None]
     # A glance of few cells can have a zero quantile; its largest value serves then.
     peak = torch.where(peak > 0, peak, attention.amax(dim=(1, 2), keepdim=True))

@@ -147,7 +147,16 @@ class Realizer:
             log.exception("a stage failed; falling back to a uniform allocation")
             return uniform_realization(question, config, grid, budget, describe(error), seconds)
 
-    def _realize(self, image, question, config, grid, budget, seconds, synchronize) -> Realization:
+    def _realize(
+        self,
+        image: Any,
+        question: str,
+        config: Config,
+        grid: tuple[int, int],
+        budget: int,
+        seconds: dict[str, float],
+        synchronize: Callable[[], None],
+    ) -> Realization:
         glance = None
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
@@ -164,13 +173,9 @@ class Realizer:
             own = self._tensions(question, (propositional, perspectival, participatory))
             tensions, source = (config.tensions, "imposed") if config.tensions else own
             kept = glance.tokens if keeps_glance(config, glance, tensions, budget) else 0
-            relevance, allocation = decide(
-                (propositional, perspectival, participatory),
-                tensions,
-                budget - kept,
-                config.allocator,
-                scalars := self._scalars(),
-            )
+            scalars = self._scalars()
+            maps = (propositional, perspectival, participatory)
+            relevance, allocation = decide(maps, tensions, budget - kept, config.allocator, scalars)
         return Realization(
             question=question,
             config=config,
@@ -191,7 +196,10 @@ class Realizer:
             policy_tensions=own,
         )
 
-    def _participatory(self, question, glance, textures, grid) -> tuple[Tensor | None, str]:
+    def _participatory(
+        self, question: str, glance: Glance | None, textures: Tensor, grid: tuple[int, int]
+    ) -> tuple[Tensor | None, str]:
+        """The participatory map and where it comes from, as `Components.participatory`."""
         if self.components is not None:
             embedding = self.host.embed(question).to(textures.device)
             with torch.inference_mode():
@@ -206,9 +214,13 @@ class Realizer:
         with torch.inference_mode():
             return Scalars(*(float(value) for value in self.components.scalars()))
 
-    def _tensions(self, question, maps) -> tuple[Tensions, str]:
+    def _tensions(
+        self, question: str, maps: tuple[Tensor, Tensor, Tensor | None]
+    ) -> tuple[Tensions, str]:
+        """The tensions chosen for a question and its maps, and by what."""
         if self.components is None or self.components.policy is None:
             return balancing.lexical_tensions(question), "lexical prior"
+        # The policy was trained on three maps: one that is missing counts as empty.
         known = [m if m is not None else torch.zeros_like(maps[0]) for m in maps]
         statistics = balancing.map_statistics(torch.stack(known, 1))
         with torch.inference_mode():
@@ -280,7 +292,14 @@ def keeps_glance(config: Config, glance: Glance | None, tensions: Tensions, budg
     return config.glance == "periphery" or (fits and tensions.compress > GIST)
 
 
-def uniform_realization(question, config, grid, budget, reason, seconds) -> Realization:
+def uniform_realization(
+    question: str,
+    config: Config,
+    grid: tuple[int, int],
+    budget: int,
+    reason: str,
+    seconds: dict[str, float],
+) -> Realization:
     """The fallback: tokens spread evenly, no maps, and the reason."""
     return Realization(
         question=question,

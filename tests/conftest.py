@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 torch.set_num_threads(2)
 
 
+@torch.inference_mode(False)  # a test may ask for it first within inference mode, another train it
 def tiny_host(dtype: torch.dtype = torch.float32):
     """A Qwen3-VL with random weights, wide enough to show every position and DeepStack mistake."""
     from arr_coc.pretrain import model as pretrain_model

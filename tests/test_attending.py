@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from arr_coc.attending import Allocation, Tiers, TopK, nominal_budget, uniform
-from arr_coc.config import TIERS, tokens_for_share
+from arr_coc.attending import Allocation, TopK, nominal_budget, uniform
+from arr_coc.config import tokens_for_share
 
 GRIDS = [(1, 1), (1, 9), (9, 1), (7, 5), (16, 16), (3, 11)]
 
@@ -50,19 +50,6 @@ def test_uniform_reaches_every_quarter_of_the_grid():
     quarters = (cells[:, 1] // 8) * 2 + cells[:, 2] // 8
     counts = torch.bincount(quarters, minlength=4)
     assert counts.min() >= 8
-
-
-@pytest.mark.parametrize("tier", TIERS)
-def test_tiers_spend_their_share(tier):
-    relevance = torch.rand(16, 16, generator=torch.Generator().manual_seed(0))
-    allocation = Tiers(tier)(relevance, 256)
-    assert len(allocation) == int(TIERS[tier] * 256)
-    assert len(Tiers(tier)(relevance, 5)) == 5
-
-
-def test_an_unknown_tier_names_the_known_ones():
-    with pytest.raises(ValueError, match="'best', expected one of fast, balanced, accurate"):
-        Tiers("best")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from arr_coc.peers.base import SharedEncodes
 from arr_coc.peers.methods import METHODS
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen import batch
-from arr_coc.qwen.encoding import with_halo, with_surroundings
+from arr_coc.qwen.cells import with_halo, with_surroundings
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = ("what colour is the ball?", "is there a sign in the picture?", "number?")

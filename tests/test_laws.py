@@ -20,13 +20,14 @@ from arr_coc.allocators import QuadTree
 from arr_coc.attending import Allocation, TopK, native_allocation
 from arr_coc.config import ALLOCATORS, Config
 from arr_coc.qwen import attention, encoding
-from arr_coc.qwen.encoding import (
-    TokenSet,
+from arr_coc.qwen.cells import (
     cell_patch_positions,
+    cell_patches,
     interpolation_taps,
     with_halo,
     with_surroundings,
 )
+from arr_coc.qwen.encoding import TokenSet
 from arr_coc.realizing import Realizer
 
 QUESTION = "what colour is the sign?"
@@ -192,7 +193,7 @@ def test_before_mutant_with_renumbered_patches_fails(tiny, picture):
     ask = tiny.prepare(picture, QUESTION)
     allocation = some_cells(ask)
     features, _ = packed_stock_features(tiny, ask, allocation)
-    patches = encoding.cell_patches(ask.picture, allocation)
+    patches = cell_patches(ask.picture, allocation)
     first_k = native_allocation(
         torch.arange(len(allocation)), ask.picture.grid, torch.zeros(len(allocation))
     )
@@ -221,7 +222,7 @@ def test_all_level_1_cells_equal_the_half_size_image_with_its_positions(host, as
     cells = torch.stack([torch.ones(h * w // 4).long(), rows.flatten(), columns.flatten()], 1)
     allocation = Allocation(ask.picture.grid, cells, torch.full((len(cells),), 64.0))
     small, grid_thw = half_size(host, ask)
-    patches = encoding.cell_patches(ask.picture, allocation)
+    patches = cell_patches(ask.picture, allocation)
     assert gap(patches, small) < 1e-6
     visual = host.model.model.visual
     stock = visual(small, grid_thw=grid_thw, return_dict=True).pooler_output
@@ -277,7 +278,7 @@ def test_coarse_and_cut_cells_average_their_area_as_a_slow_reference_does(tiny, 
     relevance[0, 0] = relevance[6, 8] = 1.0
     allocation = QuadTree()(relevance, 12)
     assert ask.picture.grid == (7, 9) and len(allocation.cells[:, 0].unique()) >= 3
-    patches = encoding.cell_patches(ask.picture, allocation)
+    patches = cell_patches(ask.picture, allocation)
     patches = patches.view(-1, g.merge, g.merge, 3, g.temporal, g.patch, g.patch)
     assert torch.equal(patches[:, :, :, :, 0], patches[:, :, :, :, -1])
     ours = patches[:, :, :, :, 0].permute(0, 1, 4, 2, 5, 3).reshape(-1, 32, 32, 3)
@@ -347,7 +348,7 @@ def test_attention_under_sdpa_equals_eager(tiny, picture):
         output_hidden_states=True,
     )
     start = prompt.prefix.shape[1]
-    rows = start + n + torch.arange(prompt.suffix.shape[1])
+    rows = start + n + torch.arange(prompt.suffix.shape[1])[None]
     columns, layers = slice(start, start + n), [0, 1, 2, 3]
     language_model = host.model.model.language_model
     ours = attention.question_attention(
@@ -359,7 +360,7 @@ def test_attention_under_sdpa_equals_eager(tiny, picture):
         **inputs, mm_encoder_outputs=tokens.encoder_outputs(), output_attentions=True
     ).attentions
     for layer in layers:
-        assert gap(ours[layer], eager[layer][0][:, rows][:, :, columns]) < 1e-5
+        assert gap(ours[0, layer], eager[layer][0][:, rows[0]][:, :, columns]) < 1e-5
 
 
 def test_undo_stock_is_bit_for_bit_the_same_after_an_arr_coc_call(host, ask, picture):

@@ -82,6 +82,25 @@ def test_weights_make_a_round_trip_and_are_used(tmp_path, picture, bundled):
     assert not torch.equal(adapted.deepstack[-1], plain.deepstack[-1])
 
 
+def test_weights_that_cannot_be_used_are_refused_or_left_out_with_a_notice(
+    tmp_path, monkeypatch, bundled
+):
+    save(tmp_path, size=12)
+    with pytest.raises(qwen_weights.WeightsError, match="hidden size 12"):
+        ARRCOCQwen.from_pretrained(components=tmp_path)
+    host = ARRCOCQwen.from_pretrained(components=tmp_path, on_bad_weights="notice")
+    assert host.policies == {} and len(host.notices) == 1 and "hidden size 12" in host.notices[0]
+    assert bundled.notices == []
+
+
+def test_a_model_loaded_in_inference_mode_can_be_trained_through():
+    with torch.inference_mode():
+        host = ARRCOCQwen.from_pretrained()
+    tensors = [*host.model.parameters(), *host.model.buffers()]
+    tensors += [p for policy in host.policies.values() for p in policy.parameters()]
+    assert host.policies and not any(tensor.is_inference() for tensor in tensors)
+
+
 def test_training_free_can_be_chosen_beside_weights(tmp_path, picture, bundled):
     free = bundled.realize(picture, "is there a car?", Config(revision="none"))
     save(tmp_path, mark=bundled.identity()["fingerprint"])

@@ -10,7 +10,7 @@ from arr_coc.allocators import QuadTree
 from arr_coc.attending import Allocation
 from arr_coc.peers import frames
 from arr_coc.peers.methods import VARIANTS
-from arr_coc.qwen.encoding import cell_patch_positions, cell_places
+from arr_coc.qwen.cells import cell_patch_positions, cell_places
 
 FRAMES = [frames.coarse, frames.coarse_encoder, frames.compact]
 NAMES = ["quadtree-coarse-frame", "quadtree-coarse-encoder", "quadtree-compact"]

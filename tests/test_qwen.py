@@ -8,6 +8,8 @@ import torch
 from conftest import tiny_host
 from PIL import Image
 
+from arr_coc.balancing import Combiner
+from arr_coc.components import Components
 from arr_coc.config import Config, glance_tokens
 from arr_coc.qwen import answer as qwen_answer
 from arr_coc.qwen import encoding
@@ -146,6 +148,24 @@ def test_an_overflowing_float16_tower_moves_to_float32(picture):
         visual.merger.linear_fc2.weight.clamp_(-6e4, 6e4)
     answer = host.generate(picture, QUESTION, max_new_tokens=2)
     assert visual.dtype == torch.float32 and answer.done
+    assert not any(parameter.is_inference() for parameter in visual.parameters())
+
+
+def test_another_host_of_the_same_model_has_its_own_policies(tiny):
+    other = tiny.with_policies({"mine": Components({"combiner": Combiner()})})
+    assert other.model is tiny.model and other.lock is tiny.lock
+    assert other.policy(Config()) is other.policies["mine"] and tiny.policies == {}
+
+
+def test_a_glance_reads_the_layers_it_is_given(tiny, picture):
+    ask = tiny.prepare(picture, QUESTION)
+    with torch.inference_mode():
+        usual, same, last = (tiny.glance(ask, QUESTION, 20, layers) for layers in (None, [1], [3]))
+    assert tiny.attention_layers == [1]
+    assert torch.equal(usual.attention, same.attention)
+    heads = last.heads.shape[1] // 4
+    own = last.heads[:, 3 * heads :].mean(1)
+    assert torch.allclose(last.attention, own) and not torch.allclose(usual.attention, own)
 
 
 def test_visualize_relevance_gives_named_pictures(tiny, picture):

@@ -47,7 +47,7 @@ class Answer:
 class Stub:
     """Answers with the place it ran in, and fails where it is asked to."""
 
-    name, is_bundled, device = "stub", False, "cuda"
+    name, is_bundled, device, notices = "stub", False, "cuda", []
 
     @classmethod
     def from_pretrained(cls, **options):
@@ -67,10 +67,7 @@ class Stub:
         yield Answer(f"{place} {image.size[0]}x{image.size[1]}", "done", True, Measures())
 
 
-STUBS = {
-    "qwen.model": {"ARRCOCQwen": Stub},
-    "qwen.weights": {"default_weights": lambda is_bundled: None},
-}
+STUBS = {"qwen.model": {"ARRCOCQwen": Stub}}
 for name, parts in STUBS.items():
     module = types.ModuleType(f"arr_coc.{name}")
     module.__dict__.update(parts)

@@ -72,8 +72,7 @@ class CDPruner(After):
     def choose(self, call: Call, everything: TokenSet) -> tuple[Tensor, Tensor]:
         """Greedy MAP on the conditional kernel."""
         host, features = call.host, everything.features.float()
-        ids = host.tokenizer(call.question, add_special_tokens=False, return_tensors="pt").input_ids
-        words = host.model.get_input_embeddings()(ids.to(host.device))[0].float()
+        words = host.model.get_input_embeddings()(host.inputs.ids(call.question))[0].float()
         score = (F.normalize(features, dim=1) @ F.normalize(words, dim=1).t()).mean(1)
         kernel = selection.conditional_kernel(features, score)
         return selection.dpp_greedy(kernel, call.budget), score

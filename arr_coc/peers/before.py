@@ -191,10 +191,8 @@ class ViCrop(Peer):
             crop = host.resized(picture.source, grid, self.box(picture, window))
         with call.timed("encode"):
             tokens = host.encode(crop, None)
-            # From the crop's own grid to native tokens, centre on centre.
-            corner = tokens.places.new_tensor(window[:2])
-            ratio = tokens.places.new_tensor([rows / grid[0], columns / grid[1]])
-            tokens = replace(tokens, places=corner + (tokens.places + 0.5) * ratio - 0.5)
+            places = inputs.native_places(tokens.places, grid, (rows, columns), window[:2])
+            tokens = replace(tokens, places=places)
         index = torch.arange(picture.tokens).view(picture.grid)
         inside = index[window[0] : window[2], window[1] : window[3]].flatten()
         shown = (

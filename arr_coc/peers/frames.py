@@ -1,6 +1,6 @@
 """Frames of positions: where the cells of a mixed-resolution allocation stand.
 
-The default, `encoding.cell_patch_positions`, is the native frame: a patch stands at the centre
+The default, `cells.cell_patch_positions`, is the native frame: a patch stands at the centre
 of the square that it covers on the native grid. That is true to the place, but patches of one
 coarse cell then lie 2^level apart, and the encoder only ever met neighbours 1 apart. The frames
 here keep them 1 apart, each at a price; `ablations` has a variant for each. Level-0 cells stand in
@@ -14,13 +14,8 @@ import torch
 from torch import Tensor
 
 from arr_coc.attending import Allocation
-from arr_coc.qwen.encoding import (
-    TokenSet,
-    cell_patch_positions,
-    cell_patches,
-    cell_places,
-    encode_patches,
-)
+from arr_coc.qwen.cells import cell_patch_positions, cell_patches, cell_places
+from arr_coc.qwen.encoding import TokenSet, encode_patches
 from arr_coc.qwen.inputs import Picture
 
 

@@ -1,4 +1,4 @@
-"""Qwen: stock Qwen3-VL, and ARR-COC's look through it; `ARRCOCQwen` is the way in.
+"""Qwen: stock Qwen3-VL as ARR-COC's host, and its answers; `ARRCOCQwen` is the way in.
 
 Imported at first use, so that its settings and shapes can be read without torch.
 """

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 from transformers import (
+    Cache,
     LogitsProcessor,
     LogitsProcessorList,
     StoppingCriteria,
@@ -26,7 +28,10 @@ from transformers import (
 )
 from transformers.generation.streamers import BaseStreamer
 
+from arr_coc.config import Config
 from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.host import QwenHost
+from arr_coc.qwen.inputs import Ask
 from arr_coc.realizing import Realization, Realizer, stage
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -36,7 +41,7 @@ CPU_KIND = "peak resident memory of the process during the call, weights include
 CPU_KIND_SINCE_START = "peak resident memory of the process since its start"
 
 
-def kv_cache_bytes(cache: Any, tokens: int) -> int:
+def kv_cache_bytes(cache: Cache, tokens: int) -> int:
     """Bytes of keys and values that `tokens` tokens take in a transformers cache, over all layers."""
     return sum(
         tokens * kept.shape[1] * kept.shape[3] * kept.element_size()
@@ -60,10 +65,10 @@ def peak_memory(device: torch.device) -> tuple[int, str]:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device), CUDA_KIND
     if STATUS.exists():
-        found = re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())
-        if found:
+        peak = re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())
+        if peak:
             kind = CPU_KIND if os.access(CLEAR, os.W_OK) else CPU_KIND_SINCE_START
-            return int(found[1]) * 1024, kind
+            return int(peak[1]) * 1024, kind
     import resource
 
     factor = 1 if platform.system() == "Darwin" else 1024
@@ -127,7 +132,17 @@ class Run:
     """One answer on its way. The work runs in a thread of its own: autograd modes are thread-local
     and would otherwise leak into the consumer between two snapshots."""
 
-    def __init__(self, host, image, question, config, max_new_tokens, deadline_s, grid) -> None:
+    def __init__(
+        self,
+        host: QwenHost,
+        image: Image.Image,
+        question: str,
+        config: Config | None,
+        max_new_tokens: int,
+        deadline_s: float,
+        grid: tuple[int, int] | None,
+    ) -> None:
+        """As `ARRCOCQwen.stream` on the host; no config is the stock model."""
         self.host, self.image, self.question, self.config = host, image, question, config
         self.grid = grid
         self.max_new_tokens, self.deadline_s = max_new_tokens, deadline_s
@@ -179,8 +194,10 @@ class Run:
         self._report("prefill")
         return self._generate(ask, tokens, realization)
 
-    def _generate(self, ask, tokens: TokenSet, realization: Realization | None) -> Answer:
+    def _generate(self, ask: Ask, tokens: TokenSet, realization: Realization | None) -> Answer:
         host, kept = self.host, realization.kept_glance if realization else None
+        # A glance that stays is in the cache already, prefix included: `generate` goes on behind it. Ids
+        # and positions are those of the whole prompt, `tokens` alone are yet to be read.
         glance = kept.state if kept else None
         places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
         cache = glance.cache if glance else host.new_cache()
@@ -210,7 +227,9 @@ class Run:
         measures = replace(measures, first_token_entropy=unsure.nats())
         return Answer(streamer.text, "done", True, measures, self.realization)
 
-    def _measures(self, streamer, visual_tokens, ask, cache, prompt_length) -> Measures:
+    def _measures(
+        self, streamer: "_Streamer", visual_tokens: int, ask: Ask, cache: Cache, prompt_length: int
+    ) -> Measures:
         peak, kind = peak_memory(self.host.device)
         decode, count = self.seconds["decode"], len(streamer.ids)
         return Measures(
@@ -233,7 +252,11 @@ class _Streamer(BaseStreamer):
     """Collects token ids as generate() makes them, and reports the text so far."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.ids, self.text, self.first_at, self.prompt_seen = run, [], "", None, False
+        self.run = run
+        self.ids: list[int] = []
+        self.text = ""
+        self.first_at: float | None = None
+        self.prompt_seen = False
 
     def put(self, value: Tensor) -> None:
         """Called with the prompt once, then with each token."""
@@ -257,7 +280,7 @@ class _Stop(StoppingCriteria):
     def __init__(self, event: threading.Event, deadline: float) -> None:
         self.event, self.deadline = event, deadline
 
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_) -> Tensor:
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
         stop = self.event.is_set() or time.perf_counter() > self.deadline
         return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)
 

@@ -4,13 +4,13 @@ Recomputed from what public modules receive, under any attention implementation.
 only inside `listening` and removed at its end, so a stock call afterwards is what it was.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask
 from transformers.models.qwen3_vl.modeling_qwen3_vl import (
     apply_rotary_pos_emb,
@@ -30,7 +30,7 @@ def listening(module: torch.nn.Module) -> Iterator[dict[str, Any]]:
     """What `module` is called with inside the block: a dict of its arguments, the last call's."""
     heard: dict[str, Any] = {}
 
-    def hear(_, args, kwargs) -> None:
+    def hear(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard.clear()
         heard.update(kwargs)
         if args:
@@ -60,7 +60,7 @@ def vision_attention(
     """
     states = heard["hidden_states"]
     count = len(states)
-    qkv = attention.qkv(states).view(count, 3, attention.num_heads, -1)
+    qkv = attention.qkv(states).view(count, 3, attention.num_heads, -1)  # (P, 3, heads, head_dim)
     query, key, _ = qkv.permute(1, 2, 0, 3).unbind(0)  # (heads, P, head_dim)
     cos, sin = heard["position_embeddings"]
     turned = apply_rotary_pos_emb_vision(query.transpose(0, 1), key.transpose(0, 1), cos, sin)
@@ -104,23 +104,25 @@ def early_attention(
         states = layer(
             states, position_embeddings=rotary, attention_mask=mask, past_key_values=cache
         )
+        # As the stock model does: a DeepStack plane is added to the visual tokens after each of the first
+        # layers.
         if index < len(tokens.deepstack):
             deeper = states[:, span] + tokens.deepstack[index]
             states = torch.cat([states[:, :start], deeper, states[:, span.stop :]], 1)
-    last = prompt.prefix.new_tensor([states.shape[1] - 1])
+    last = prompt.prefix.new_tensor([[states.shape[1] - 1]])
     return question_attention(
-        language_model, tuple(inputs), cache, position_ids, last, span, [layers - 1]
-    )[0, :, 0]
+        language_model, inputs, cache, position_ids, last, span, [layers - 1]
+    )[0, 0, :, 0]
 
 
 def question_attention(
     language_model: torch.nn.Module,
-    hidden_states: tuple[Tensor, ...],
-    cache: Any,
+    hidden_states: Sequence[Tensor],
+    cache: Cache,
     position_ids: Tensor,
     rows: Tensor,
     columns: slice,
-    layers: list[int],
+    layers: Sequence[int],
 ) -> Tensor:
     """Attention that `rows` of a finished forward pass pay to `columns`, under any implementation.
 
@@ -129,27 +131,31 @@ def question_attention(
 
     Args:
         language_model: `Qwen3VLTextModel`.
-        hidden_states: per layer `(1, L, D)`, as `output_hidden_states=True` gives them.
+        hidden_states: per layer `(B, L, D)`, as `output_hidden_states=True` gives them.
         cache: the KV cache after that pass, L tokens long.
-        position_ids: `(4, 1, L)` of that pass.
-        rows: `(R,)` int64 query rows.
+        position_ids: `(4, B, L)` of that pass.
+        rows: `(B, R)` int64 query rows of each question. Pads have to stand to the right of them.
         columns: the key columns to return.
         layers: text layers to read.
 
     Returns:
-        `(len(layers), heads, R, columns)` float32, rows of a softmax over all the columns they see.
+        `(B, len(layers), heads, R, columns)` float32, rows of a softmax over all the columns they see.
     """
-    cos, sin = language_model.rotary_emb(hidden_states[0], position_ids[1:])
+    batch = torch.arange(len(rows), device=rows.device)[:, None]  # (B, 1), beside rows (B, R)
+    cos, sin = language_model.rotary_emb(hidden_states[0], position_ids[1:])  # (B, L, head_dim)
+    cos, sin = cos[batch, rows], sin[batch, rows]  # (B, R, head_dim)
     attention = []
     for index in layers:
         layer, keys = language_model.layers[index], cache.layers[index].keys
         module = layer.self_attn
-        states = layer.input_layernorm(hidden_states[index][:, rows])
-        query = module.q_proj(states).view(1, len(rows), -1, module.head_dim)
-        query = module.q_norm(query).transpose(1, 2)  # (1, heads, R, head_dim)
-        query, _ = apply_rotary_pos_emb(query, query, cos[:, rows], sin[:, rows])
+        states = layer.input_layernorm(hidden_states[index][batch, rows])  # (B, R, D)
+        query = module.q_proj(states).view(*rows.shape, -1, module.head_dim)
+        query = module.q_norm(query).transpose(1, 2)  # (B, heads, R, head_dim)
+        query, _ = apply_rotary_pos_emb(query, query, cos, sin)
+        # Cached keys are rotated already, and shared by groups of query heads.
         scores = query @ repeat_kv(keys, module.num_key_value_groups).transpose(2, 3)
-        hidden = torch.arange(keys.shape[2], device=rows.device)[None] > rows[:, None]
+        # Causal: no row sees a later column; that hides the pads at the end of a batch's rows too.
+        hidden = torch.arange(keys.shape[2], device=rows.device) > rows[:, None, :, None]
         scores = (scores * module.scaling).float().masked_fill(hidden, -torch.inf)
-        attention.append(scores.softmax(-1)[0, :, :, columns])
-    return torch.stack(attention)
+        attention.append(scores.softmax(-1)[..., columns])  # (B, heads, R, columns)
+    return torch.stack(attention, 1)

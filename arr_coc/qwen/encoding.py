@@ -1,83 +1,34 @@
-"""How stock Qwen3-VL encodes part of an image: pictures, cells, positions, prompts.
+"""Encoding: the stock vision tower on whole pictures or on chosen cells of them.
 
-Pure functions over the stock model's public arguments; nothing is patched and nothing is kept. An
-image is a `Picture`, an `Allocation` of it becomes a `TokenSet`, and a `Prompt` says where the
-visual tokens stand among the words. `qwen` puts them together.
-
-"Merge unit" below is one visual token: `merge x merge` patches (2 x 2 of 16 pixels in Qwen3-VL), kept
-in the processor's block order. Patch coordinates are `(row, column)` on the native patch grid; coarse
-cells sit between its integers.
+Functions over the stock model's public arguments; nothing is patched. Pictures and the cells to keep of
+them become `TokenSet`s, many pictures in one call; one picture is the special case.
 """
 
+import logging
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from transformers.models.qwen3_vl.modeling_qwen3_vl import (
     BaseModelOutputWithDeepstackFeatures,
 )
 
-from arr_coc.attending import BUDGET_LOW, Allocation
-from arr_coc.qwen.inputs import Picture
+from arr_coc.attending import Allocation
+from arr_coc.components import Components
+from arr_coc.qwen.cells import (
+    cell_patch_positions,
+    cell_patches,
+    cell_places,
+    interpolation_taps,
+    with_halo,
+    with_surroundings,
+)
+from arr_coc.qwen.inputs import Picture, raster_places
+from arr_coc.realizing import Realization
 
-
-def with_halo(allocation: Allocation, share: float) -> Allocation:
-    """The allocation, followed by `round(share * K)` native cells next to those it holds.
-
-    First those with the most neighbours among the held, in the 3 x 3 cells around them and then in the
-    5 x 5; ties in raster order. Coarse cells already cover what is around them: an allocation that has
-    some is left as it is.
-    """
-    h, w = allocation.grid
-    more = min(round(share * len(allocation)), h * w - len(allocation))
-    if more < 1 or not allocation.is_native:
-        return allocation
-    held = torch.zeros(1, 1, h, w, dtype=torch.float64)
-    held.view(-1)[allocation.native_index()] = 1
-    near, far = (F.conv2d(held, torch.ones(1, 1, n, n).double(), padding=n // 2) for n in (3, 5))
-    score = (near * 100 + far - held * 10_000).flatten()
-    index = score.sort(descending=True, stable=True).indices[:more].sort().values
-    cells = torch.stack([torch.zeros_like(index), index // w, index % w], 1)
-    return _followed_by(allocation, cells)
-
-
-def with_surroundings(allocation: Allocation, at_most: int) -> Allocation:
-    """The allocation, followed by coarse cells over all of the picture that it does not hold.
-
-    The cells are of the finest level of which the whole picture takes at most `at_most`; those that
-    the allocation holds as finely or finer are left out. 0 adds none.
-    """
-    if at_most < 1:
-        return allocation
-    (h, w), level = allocation.grid, 0
-    while (rows := -(-h >> level)) * (columns := -(-w >> level)) > at_most:
-        level += 1
-    index = torch.arange(rows * columns)
-    cells = torch.stack([torch.full_like(index, level), index // columns, index % columns], 1)
-    bounds = Allocation(allocation.grid, cells, torch.full(index.shape, BUDGET_LOW)).bounds()
-    own = allocation.cells[:, 0]
-    fine = own <= level
-    row, column = (allocation.cells[fine, 1:] >> (level - own[fine, None])).unbind(1)
-    held = torch.zeros_like(index).index_add(
-        0, row * columns + column, areas(allocation.bounds()[fine])
-    )
-    return _followed_by(allocation, cells[held < areas(bounds)])
-
-
-def _followed_by(allocation: Allocation, cells: Tensor) -> Allocation:
-    """The allocation, then `cells` `(M, 3)` at the least budget."""
-    budgets = torch.full((len(cells),), BUDGET_LOW)
-    return Allocation(
-        allocation.grid,
-        torch.cat([allocation.cells, cells]),
-        torch.cat([allocation.budgets, budgets]),
-    )
-
-
-def areas(bounds: Tensor) -> Tensor:
-    """`(K, 4)` bounds of cells -> `(K,)` native tokens that each covers."""
-    return (bounds[:, 2] - bounds[:, 0]) * (bounds[:, 3] - bounds[:, 1])
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,12 +49,12 @@ class TokenSet:
         return len(self.features)
 
     def __add__(self, other: "TokenSet") -> "TokenSet":
-        pairs = zip(self.deepstack, other.deepstack, strict=True)
-        return TokenSet(
-            torch.cat([self.features, other.features]),
-            tuple(torch.cat(pair) for pair in pairs),
-            torch.cat([self.places, other.places]),
-        )
+        return joined([self, other])
+
+    @property
+    def planes(self) -> list[Tensor]:
+        """The features, then the DeepStack planes, `(K, D)` each."""
+        return [self.features, *self.deepstack]
 
     def at(self, index: Tensor | slice) -> "TokenSet":
         """Those at `index`, `(k,)` int64 or a slice."""
@@ -120,52 +71,74 @@ class TokenSet:
         }
 
 
-def cell_places(bounds: Tensor) -> Tensor:
-    """Centres of cells `(K, 4)` (top, left, bottom, right) in native tokens: `(K, 2)` float32."""
-    return (bounds[:, :2] + bounds[:, 2:] - 1).float() / 2
+def joined(tokens: Sequence[TokenSet]) -> TokenSet:
+    """Several sets as one, in their order; of one that set itself."""
+    if len(tokens) == 1:
+        return tokens[0]
+    planes = zip(*(one.deepstack for one in tokens), strict=True)
+    return TokenSet(
+        torch.cat([one.features for one in tokens]),
+        tuple(torch.cat(plane) for plane in planes),
+        torch.cat([one.places for one in tokens]),
+    )
 
 
-def cell_patch_positions(bounds: Tensor, merge: int) -> Tensor:
-    """Patch coordinates of each cell's patches, `(K * merge**2, 2)` float32 in block order.
+def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:
+    """The stock encoder call on the whole picture; all N tokens in raster order."""
+    return encode_pictures(visual, [picture])[0]
 
-    A cell of one native token has the integers of the stock grid; a coarse one has the centres of
-    the larger squares that its patches cover.
+
+def encode_pictures(visual: torch.nn.Module, pictures: Sequence[Picture]) -> list[TokenSet]:
+    """As `encode_all` of each picture, in one call."""
+    patches = _stacked([p.patches for p in pictures])
+    planes = _tower(visual, patches, grid_thw=_stacked([p.grid_thw for p in pictures]))
+    return _token_sets(planes, [raster_places(p.grid, p.patches.device) for p in pictures])
+
+
+def encode_before(
+    visual: torch.nn.Module,
+    picture: Picture,
+    allocation: Allocation,
+    surroundings: int = 0,
+    halo: float = 0.0,
+) -> TokenSet:
+    """Prune before the encoder: it only ever sees the kept cells, `with_halo` and `with_surroundings`.
+
+    It attends globally, and what it is shown on its own it places and reads less well. The features of
+    halo and surroundings are dropped.
     """
-    top_left, size = bounds[:, :2].float(), (bounds[:, 2:] - bounds[:, :2]).float()  # (K, 2)
-    step = torch.arange(merge, device=bounds.device, dtype=torch.float32) + 0.5
-    offset = torch.stack(torch.meshgrid(step, step, indexing="ij"), -1).view(
-        1, -1, 2
-    )  # (1, m*m, 2)
-    positions = top_left[:, None] * merge + offset * size[:, None] - 0.5  # (K, m*m, 2)
-    return positions.reshape(-1, 2)
+    return encode_kept(visual, [picture], [allocation], [surroundings], halo)[0]
 
 
-def interpolation_taps(positions: Tensor, patch_grid: tuple[int, int], side: int) -> tuple:
-    """Bilinear taps into the square table of learned positions, at fractional patch coordinates.
-
-    Equal to transformers' public helper at integers, where `align_corners` is true as in Qwen3-VL.
+def encode_kept(
+    visual: torch.nn.Module,
+    pictures: Sequence[Picture],
+    allocations: Sequence[Allocation],
+    surroundings: Sequence[int],
+    halo: float,
+) -> list[TokenSet]:
+    """As `encode_before` of each picture, in one call.
 
     Args:
-        positions: `(P, 2)` float32 patch coordinates.
-        patch_grid: rows and columns of the native patch grid.
-        side: the table's side.
-
-    Returns:
-        `(P, 4)` int64 indices and `(P, 4)` float32 weights.
+        visual: `Qwen3VLVisionModel`.
+        pictures: B of them, of any sizes.
+        allocations: of each picture, the cells to keep.
+        surroundings: for each picture, at most so many coarse cells over the rest of it.
+        halo: native cells next to the kept ones, as a share of them.
     """
-    rows, columns = (_axis_taps(positions[:, axis], patch_grid[axis], side) for axis in (0, 1))
-    index = (rows[0][:, :, None] * side + columns[0][:, None, :]).flatten(1)
-    weight = (rows[1][:, :, None] * columns[1][:, None, :]).flatten(1)
-    return index, weight
-
-
-def _axis_taps(position: Tensor, size: int, side: int) -> tuple[Tensor, Tensor]:
-    """`(P,)` coordinates on an axis of `size` -> `(P, 2)` taps and weights on one of `side`."""
-    source = (position * (side - 1) / max(size - 1, 1)).clamp(0, side - 1)
-    floor = source.floor()
-    taps = floor.long()[:, None] + torch.arange(2, device=position.device)
-    distance = (source - floor)[:, None] - torch.arange(2, device=position.device)
-    return taps.clamp(max=side - 1), 1 - distance.abs()
+    patches, positions, taps, places = [], [], [], []
+    for picture, kept, cells in zip(pictures, allocations, surroundings, strict=True):
+        shown = with_surroundings(with_halo(kept, halo), cells)
+        bounds = shown.bounds().to(picture.patches.device)
+        at = cell_patch_positions(bounds, picture.geometry.merge)
+        patches.append(cell_patches(picture, shown))
+        positions.append(at)
+        taps.append(interpolation_taps(at, picture.patch_grid, visual.num_grid_per_side))
+        places.append(cell_places(bounds))
+    planes = _encode_segments(visual, patches, positions, taps)
+    # Halo and surroundings come after the kept cells of each picture.
+    whole = _token_sets(planes, places)
+    return [tokens.at(slice(len(kept))) for tokens, kept in zip(whole, allocations)]
 
 
 def encode_patches(
@@ -188,86 +161,59 @@ def encode_patches(
         `(P / merge**2, D)` features and one such plane per DeepStack layer.
     """
     learned_at = positions if learned_at is None else learned_at
-    index, weight = interpolation_taps(learned_at, patch_grid, visual.num_grid_per_side)
-    count = len(patches)
-    output = visual(
-        patches.to(visual.dtype),
-        # Only read where the values below are not given; they are.
-        grid_thw=torch.tensor([[1, 1, count]], device=patches.device),
-        interp_indices=index,
-        interp_weights=weight,
-        position_ids=positions,
-        cu_seqlens=torch.tensor([0, count], dtype=torch.int32, device=patches.device),
-        return_dict=True,
-    )
-    return output.pooler_output, list(output.deepstack_features)
+    taps = interpolation_taps(learned_at, patch_grid, visual.num_grid_per_side)
+    features, *deepstack = _encode_segments(visual, [patches], [positions], [taps])
+    return features, deepstack
 
 
-def cell_patches(picture: Picture, allocation: Allocation) -> Tensor:
-    """The allocation's patches `(K * merge**2, C)`: native ones gathered, coarse ones area-averaged."""
-    unit = picture.geometry.merge**2
-    if allocation.is_native:
-        return _gather_units(picture.patches, allocation.native_index(), unit)
-    bounds = allocation.bounds()
-    patches = picture.patches.new_empty(len(allocation), unit, picture.patches.shape[1])
-    sizes, kind = (bounds[:, 2:] - bounds[:, :2]).unique(dim=0, return_inverse=True)
-    for i, (rows, columns) in enumerate(sizes.tolist()):  # few: the levels, and cuts at the edge
-        members = (kind == i).nonzero()[:, 0]
-        averaged = _average_cells(picture, bounds[members, :2], rows, columns)
-        patches[members.to(patches.device)] = averaged
-    return patches.flatten(0, 1)
-
-
-def _gather_units(patches: Tensor, index: Tensor, unit: int) -> Tensor:
-    units = patches.view(-1, unit, patches.shape[1])
-    return units[index.to(patches.device)].flatten(0, 1)
-
-
-def _average_cells(picture: Picture, corners: Tensor, rows: int, columns: int) -> Tensor:
-    """Cells of `rows x columns` tokens at `corners` `(G, 2)`, each as one token: `(G, m*m, C)`."""
-    g, (h, w) = picture.geometry, picture.grid
-    m, p, side = g.merge, g.patch, g.unit_pixels
-    units = picture.patches.view(h, w, m, m, 3, g.temporal, p, p)[:, :, :, :, :, 0]
-    corners = corners.to(units.device)
-    y = corners[:, 0, None] + torch.arange(rows, device=units.device)  # (G, rows)
-    x = corners[:, 1, None] + torch.arange(columns, device=units.device)
-    cells = units[y[:, :, None], x[:, None]]  # (G, rows, columns, m, m, 3, p, p)
-    pixels = cells.permute(0, 5, 1, 3, 6, 2, 4, 7).reshape(-1, 3, rows * side, columns * side)
-    small = F.avg_pool2d(pixels, (rows, columns))  # (G, 3, side, side)
-    blocks = small.view(-1, 3, m, p, m, p).permute(0, 2, 4, 1, 3, 5)  # (G, m, m, 3, p, p)
-    frames = blocks[:, :, :, :, None].expand(-1, -1, -1, -1, g.temporal, -1, -1)
-    return frames.reshape(len(corners), m * m, -1)
-
-
-def encode_before(
+def _encode_segments(
     visual: torch.nn.Module,
-    picture: Picture,
-    allocation: Allocation,
-    surroundings: int = 0,
-    halo: float = 0.0,
-) -> TokenSet:
-    """Prune before the encoder: it only ever sees the kept cells, `with_halo` and `with_surroundings`.
+    patches: list[Tensor],
+    positions: list[Tensor],
+    taps: list[tuple[Tensor, Tensor]],
+) -> list[Tensor]:
+    """The tower on each picture's patches at their positions, no picture seeing another."""
+    counts = [len(own) for own in patches]
+    device = patches[0].device
+    # Attention stays within the segments between these borders, which are what the stock model derives
+    # from grid_thw for whole pictures.
+    borders = torch.tensor([0, *counts], device=device).cumsum(0)
+    return _tower(
+        visual,
+        _stacked(patches),
+        # Only read where the values below are not given; they are.
+        grid_thw=torch.tensor([[1, 1, count] for count in counts], device=device),
+        interp_indices=_stacked([index for index, _ in taps]),
+        interp_weights=_stacked([weight for _, weight in taps]),
+        position_ids=_stacked(positions),
+        cu_seqlens=borders.int(),
+    )
 
-    It attends globally, and what it is shown on its own it places and reads less well. The features of
-    halo and surroundings are dropped.
+
+def _tower(visual: torch.nn.Module, patches: Tensor, **arguments: Tensor) -> list[Tensor]:
+    """Features, then the DeepStack planes, of one call of the vision tower.
+
+    In float16 an overflow moves the tower to float32, once for all.
     """
-    device, kept = picture.patches.device, len(allocation)
-    allocation = with_surroundings(with_halo(allocation, halo), surroundings)
-    bounds = allocation.bounds().to(device)
-    positions = cell_patch_positions(bounds, picture.geometry.merge)
-    patch_grid = tuple(picture.grid_thw[0, 1:].tolist())
-    patches = cell_patches(picture, allocation)
-    features, deepstack = encode_patches(visual, patches, positions, patch_grid)
-    return TokenSet(features, tuple(deepstack), cell_places(bounds)).at(slice(kept))
+    output = visual(patches.to(visual.dtype), return_dict=True, **arguments)
+    if visual.dtype == torch.float16 and not output.pooler_output.isfinite().all():
+        log.warning("the float16 vision tower overflowed; it runs in float32 from now on")
+        # Weights made in inference mode could never be trained through again.
+        with torch.inference_mode(False):
+            visual.float()
+        output = visual(patches.float(), return_dict=True, **arguments)
+    return [output.pooler_output, *output.deepstack_features]
 
 
-def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:
-    """The stock encoder call on the whole picture; all N tokens in raster order."""
-    output = visual(picture.patches.to(visual.dtype), grid_thw=picture.grid_thw, return_dict=True)
-    h, w = picture.grid
-    index = torch.arange(h * w, device=picture.patches.device)
-    places = torch.stack([index // w, index % w], 1).float()
-    return TokenSet(output.pooler_output, tuple(output.deepstack_features), places)
+def _stacked(tensors: list[Tensor]) -> Tensor:
+    """Rows of all tensors; of one that tensor itself, which saves copying a large picture."""
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+
+def _token_sets(planes: list[Tensor], places: list[Tensor]) -> list[TokenSet]:
+    """Planes of several pictures in a row -> a set for each, as many tokens as it has places."""
+    rows = zip(*(plane.split([len(at) for at in places]) for plane in planes))
+    return [TokenSet(own[0], tuple(own[1:]), at) for own, at in zip(rows, places)]
 
 
 def cut(tokens: TokenSet, allocation: Allocation) -> TokenSet:
@@ -284,3 +230,32 @@ def cut(tokens: TokenSet, allocation: Allocation) -> TokenSet:
 
     deepstack = tuple(pooled(plane) for plane in tokens.deepstack)
     return TokenSet(pooled(tokens.features), deepstack, cell_places(bounds))
+
+
+def adapted(tokens: TokenSet, realization: Realization, components: Components | None) -> TokenSet:
+    """Kept tokens as a trained adapter corrects them; the same without one.
+
+    Training shows it native tokens alone: it neither corrects coarser ones nor sees them.
+
+    Args:
+        tokens: of the realization's allocation, encoded before.
+        realization: what was decided; the adapter reads what its glance saw.
+        components: the trained parts, with or without an adapter.
+    """
+    allocation = realization.allocation
+    native = (allocation.cells[:, 0] == 0).nonzero()[:, 0].to(tokens.features.device)
+    if components is None or components.adapter is None or not len(native):
+        return tokens
+    # A realization that was put away has no state of its glance: then nothing is glanced.
+    glance = realization.glance
+    seen = glance.state.tokens if glance and glance.state else None
+    corrected = components.adapt(
+        [plane[native] for plane in tokens.planes],
+        tokens.places[native],
+        (seen.planes, seen.places) if seen else None,
+        len(native) / math.prod(allocation.grid),
+    )
+    features, *deepstack = (
+        plane.index_copy(0, native, values) for plane, values in zip(tokens.planes, corrected)
+    )
+    return TokenSet(features, tuple(deepstack), tokens.places)

@@ -1,18 +1,20 @@
-"""The glance: one low-resolution look through the whole of Qwen3-VL, and what is read of it.
+"""The glance: one low-resolution pass through the whole of Qwen3-VL, and what is read of it.
 
-Used by `qwen.ARRCOCQwen`, which owns the model; the attention is that of `qwen.encoding`.
+Used by `qwen.QwenHost`, which holds the model. `encode_glances` and `read_glances` work on many questions
+at once, as training asks them; `take_glance` is one question, whose KV cache is kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import DynamicCache
 
-from arr_coc.qwen import attention as qwen_attention
-from arr_coc.qwen import encoding
-from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.inputs import Ask
+from arr_coc.qwen.attention import question_attention
+from arr_coc.qwen.encoding import TokenSet, encode_pictures
+from arr_coc.qwen.inputs import Ask, Picture, glance_grid, native_places
 from arr_coc.realizing import Glance
 
 # Text layers whose attention is read, in shares of the depth: the middle third, where the question
@@ -22,10 +24,20 @@ ATTENTION_SPAN = (1 / 3, 2 / 3)
 
 @dataclass(frozen=True)
 class GlanceState:
-    """A look's own state: the KV cache of prefix and glance, and where its tokens stand."""
+    """A glance's own state: the KV cache of prefix and glance, and where its tokens stand."""
 
     cache: DynamicCache
     tokens: TokenSet
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What was read of B glances on one grid: the tensors of `realizing.Glance`, with B rows."""
+
+    attention: Tensor  # (B, gh, gw)
+    heads: Tensor  # (B, heads, gh, gw)
+    states: Tensor  # (B, gh, gw, D)
+    answering: Tensor  # (B, D)
 
 
 def layers_in(span: tuple[float, float], depth: int) -> list[int]:
@@ -38,7 +50,7 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
     """Look at a picture with at most `tokens` visual tokens, asking its question.
 
     Args:
-        host: an `ARRCOCQwen`.
+        host: a `QwenHost`.
         ask: the picture and the prompt around it.
         tokens: at most so many.
         layers: text layers whose attention is averaged into `Glance.attention`; None takes the host's
@@ -48,14 +60,9 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
         Everything that `realizing.Glance` names; its `state` is a `GlanceState`, whose cache ends with the
         glance: the question is cropped off.
     """
-    picture = host.small_picture(ask.picture.source, ask.picture.grid, tokens)
-    glance = host.encode_with(encoding.encode_all, picture)
-    # Its tokens stand at the centres of the areas they cover, in native tokens.
-    ratio = torch.tensor(ask.picture.grid) / torch.tensor(picture.grid)
-    places = (glance.places + 0.5) * ratio.to(glance.places) - 0.5
-    glance = replace(glance, places=places)
-    prompt, cache = ask.prompt, host.new_cache()
-    position_ids = prompt.position_ids(places)
+    grid, prompt = glance_grid(ask.picture.grid, tokens), ask.prompt
+    (glance,) = encode_glances(host, [ask.picture], [grid])
+    cache, position_ids = host.new_cache(), prompt.position_ids(glance.places)
     output = host.model(
         input_ids=prompt.ids(len(glance)),
         position_ids=position_ids,
@@ -65,29 +72,75 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
         output_hidden_states=True,
         logits_to_keep=1,
     )
-    start = prompt.prefix.shape[1]
-    # The token that will answer has read the whole question: ViCrop's signal, the strongest
-    # training-free one reported.
     last = prompt.suffix.new_tensor([position_ids.shape[2] - 1])
-    columns = slice(start, start + len(glance))
-    attention = qwen_attention.question_attention(
-        host.model.model.language_model,
-        output.hidden_states,
-        cache,
-        position_ids,
-        last,
-        columns,
-        host.all_layers,
-    )[:, :, 0]  # (layers, heads, columns)
-    half = output.hidden_states[len(host.all_layers) // 2]
+    start = prompt.prefix.shape[1]
+    readings = read_glances(host, output, position_ids, last, start, grid, layers)
+    # The cache then ends with the glance: in the answer's prompt the fovea follows it, and after that
+    # the question once more.
     cache.crop(-prompt.suffix.shape[1])
     entropy = torch.distributions.Categorical(logits=output.logits[0, -1].float()).entropy()
     return Glance(
-        attention=attention[layers or host.attention_layers].mean((0, 1)).view(1, *picture.grid),
+        attention=readings.attention,
         tokens=len(glance),
         entropy=float(entropy),
         state=GlanceState(cache, glance),
-        heads=attention.flatten(0, 1).view(1, -1, *picture.grid),
-        states=half[:, columns].view(1, *picture.grid, -1),
-        answering=half[:, -1],
+        heads=readings.heads,
+        states=readings.states,
+        answering=readings.answering,
+    )
+
+
+def encode_glances(
+    host: Any, pictures: Sequence[Picture], grids: Sequence[tuple[int, int]]
+) -> list[TokenSet]:
+    """Each picture shrunk to a grid of visual tokens and encoded; they stand at native places."""
+    small = [host.resized(p.source, grid) for p, grid in zip(pictures, grids, strict=True)]
+    return [
+        replace(tokens, places=native_places(tokens.places, grid, picture.grid))
+        for tokens, grid, picture in zip(
+            encode_pictures(host.model.model.visual, small), grids, pictures
+        )
+    ]
+
+
+def read_glances(
+    host: Any,
+    output: Any,
+    position_ids: Tensor,
+    last: Tensor,
+    start: int,
+    grid: tuple[int, int],
+    layers: list[int] | None = None,
+) -> Readings:
+    """What the token about to answer pays to each visual token, and what both hold half way up.
+
+    Args:
+        host: a `QwenHost`.
+        output: of the stock model, for B prompts, with its hidden states and its KV cache, uncropped.
+        position_ids: `(4, B, L)` of that pass.
+        last: `(B,)` int64, the last token of each prompt. It has read the whole question: ViCrop's
+            signal, the strongest training-free one reported.
+        start: column of the first visual token, the same in every row.
+        grid: rows and columns of the visual tokens, the same in every row.
+        layers: as in `take_glance`.
+    """
+    text = host.model.model.language_model
+    layers = host.attention_layers if layers is None else layers
+    columns = slice(start, start + grid[0] * grid[1])
+    attention = question_attention(
+        text,
+        output.hidden_states,
+        output.past_key_values,
+        position_ids,
+        last[:, None],
+        columns,
+        range(len(text.layers)),
+    )[:, :, :, 0]  # (B, layers, heads, columns)
+    half = output.hidden_states[len(text.layers) // 2]  # (B, L, D)
+    rows = torch.arange(len(last), device=last.device)
+    return Readings(
+        attention=attention[:, layers].mean((1, 2)).view(-1, *grid),
+        heads=attention.flatten(1, 2).view(len(last), -1, *grid),
+        states=half[:, columns].reshape(len(last), *grid, -1),
+        answering=half[rows, last],
     )

@@ -1,6 +1,7 @@
 """Inputs: picture and prompt as the stock model takes them: grids, patches, ids, positions.
 
-Geometry is read from the checkpoint's config; nothing is encoded here.
+`Inputs` prepares them with a checkpoint's own processor and tokenizer; geometry is read from its config.
+Nothing is encoded here.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,10 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
+
+from arr_coc.config import MAX_PIXELS
 
 
 def small_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
@@ -32,6 +36,47 @@ def small_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
     return min(candidates)[2:]
 
 
+def glance_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
+    """As `small_grid`, with both sides rounded down, as a processor does.
+
+    Not `small_grid`, which fills more of a budget: the published weights were trained on glances of
+    these sizes.
+    """
+    h, w = grid
+    scale = (tokens / (h * w)) ** 0.5
+    rows, columns = max(1, int(h * scale)), max(1, int(w * scale))
+    # A side shorter than one token is one all the same, and the other then has to give way.
+    return min(rows, tokens // columns or 1), min(columns, tokens // rows or 1)
+
+
+def raster_places(grid: tuple[int, int], device: torch.device | None = None) -> Tensor:
+    """`(h * w, 2)` float32 row and column of every token of a grid, in raster order."""
+    index = torch.arange(grid[0] * grid[1], device=device)
+    return torch.stack([index // grid[1], index % grid[1]], 1).float()
+
+
+def native_places(
+    places: Tensor,
+    grid: tuple[int, int],
+    covered: tuple[int, int],
+    corner: tuple[int, int] = (0, 0),
+) -> Tensor:
+    """Where tokens of a picture of another size stand in the native one: at the centres of what they cover.
+
+    Args:
+        places: `(K, 2)` row and column in tokens of the other picture.
+        grid: `(h, w)` of that picture.
+        covered: rows and columns of native tokens that it shows.
+        corner: the first row and column of those.
+
+    Returns:
+        `(K, 2)` in native tokens.
+    """
+    ratio = places.new_tensor(covered) / places.new_tensor(grid)
+    # The centre of token i lies half a token after its place, in either picture.
+    return places.new_tensor(corner) + (places + 0.5) * ratio - 0.5
+
+
 @dataclass(frozen=True)
 class Geometry:
     """Sizes of the vision tower's input, read from its config and processor."""
@@ -41,6 +86,18 @@ class Geometry:
     temporal: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, model: Any, image_processor: Any) -> "Geometry":
+        """The geometry of a Qwen3-VL checkpoint."""
+        vision = model.config.vision_config
+        return cls(
+            vision.patch_size,
+            vision.spatial_merge_size,
+            vision.temporal_patch_size,
+            tuple(image_processor.image_mean),
+            tuple(image_processor.image_std),
+        )
 
     @property
     def unit_pixels(self) -> int:
@@ -56,19 +113,25 @@ class Picture:
         patches: `(P, 3 * temporal * patch * patch)` float32, normalised, in block order.
         grid_thw: `(1, 3)` int64, (1, patch rows, patch columns).
         geometry: the tower's sizes.
-        source: the image it was made of, for another look at another size.
+        source: the image it was made of, for another pass at another size.
     """
 
     patches: Tensor
     grid_thw: Tensor
     geometry: Geometry
-    source: Any = None
+    source: Image.Image | None = None
 
     @cached_property
     def grid(self) -> tuple[int, int]:
         """`(h, w)` in visual tokens."""
         _, rows, columns = self.grid_thw[0].tolist()
         return rows // self.geometry.merge, columns // self.geometry.merge
+
+    @property
+    def patch_grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        h, w = self.grid
+        return h * self.geometry.merge, w * self.geometry.merge
 
     @property
     def tokens(self) -> int:
@@ -129,13 +192,19 @@ class Prompt:
         A contiguous text row on top of the native positions of what is kept. int64 where every place
         is whole, so that the stock values are met; float32 otherwise (bfloat16 cannot hold 257.5).
         """
+        # M-RoPE counts time, row and column from the image's first token; a still has one time. The
+        # rotary embedding computes in float32, so a coarse cell may stand between two rows.
         spatial = places.t() + self.origin  # (2, K)
-        visual = torch.cat([torch.full_like(spatial[:1], self.origin), spatial])[:, None]
+        visual = torch.cat([torch.full_like(spatial[:1], self.origin), spatial])[
+            :, None
+        ]  # (3, 1, K)
         if bool((visual == visual.round()).all()):
             visual = visual.long()
+        # What follows the image keeps its native positions, however few visual tokens are left.
         A, Z = self.prefix.shape[1], self.suffix.shape[1]
         before, after = self.positions[:, :, :A], self.positions[:, :, -Z:]
         kept = torch.cat([before.to(visual.dtype), visual, after.to(visual.dtype)], 2)
+        # The fourth row is for masks alone: gaps in it would be read as packed sequences.
         text = torch.arange(kept.shape[2], device=kept.device, dtype=kept.dtype)
         return torch.cat([text[None, None], kept], 0)
 
@@ -146,3 +215,73 @@ class Ask:
 
     picture: Picture
     prompt: Prompt
+
+
+class Inputs:
+    """Prepares pictures and prompts for one checkpoint, on the device of its weights."""
+
+    def __init__(
+        self, model: Any, tokenizer: Any, image_processor: Any, max_pixels: int = MAX_PIXELS
+    ) -> None:
+        """Take the parts of a checkpoint, as `ARRCOCQwen`; no picture gets more than `max_pixels`."""
+        self.model, self.tokenizer, self.image_processor = model, tokenizer, image_processor
+        self.max_pixels = max_pixels
+        self.geometry = Geometry.of(model, image_processor)
+        self.image_token = model.config.image_token_id
+
+    def prepare(
+        self, image: Image.Image, question: str, grid: tuple[int, int] | None = None
+    ) -> Ask:
+        """Picture and prompt; `grid` resizes the whole image to so many rows and columns of tokens."""
+        picture = self.resized(image, grid) if grid else self.picture(image)
+        return Ask(picture, self.prompt(picture, question))
+
+    def picture(self, image: Image.Image) -> Picture:
+        """The image as the stock processor prepares it, at most `max_pixels`."""
+        size = self.image_processor.size
+        longest = min(size["longest_edge"], self.max_pixels)
+        return self._process(image, size={**dict(size), "longest_edge": longest})
+
+    def resized(
+        self,
+        image: Image.Image,
+        grid: tuple[int, int],
+        box: tuple[float, float, float, float] | None = None,
+    ) -> Picture:
+        """The image, or a box (left, top, right, bottom) of its pixels, as `grid` visual tokens.
+
+        Smaller pictures than the processor's floor can be made so.
+        """
+        rows, columns = grid
+        unit = self.geometry.unit_pixels
+        small = image.resize((columns * unit, rows * unit), Image.Resampling.BICUBIC, box)
+        return self._process(small, do_resize=False, source=image)
+
+    def _process(
+        self, image: Image.Image, source: Image.Image | None = None, **options: Any
+    ) -> Picture:
+        batch = self.image_processor(images=image, return_tensors="pt", **options)
+        picture = Picture(
+            batch["pixel_values"], batch["image_grid_thw"], self.geometry, source or image
+        )
+        return picture.to(self.model.device)
+
+    def prompt(self, picture: Picture, question: str) -> Prompt:
+        """The chat prompt around the picture's tokens, with the stock model's positions."""
+        content = [{"type": "image"}, {"type": "text", "text": question}]
+        text = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+        )
+        before, after = text.split(self.tokenizer.decode([self.image_token]))
+        prefix, suffix = self.ids(before), self.ids(after)
+        pads = prefix.new_full((1, picture.tokens), self.image_token)
+        ids = torch.cat([prefix, pads, suffix], 1)
+        positions, _ = self.model.model.get_rope_index(
+            ids, (ids == self.image_token).int(), image_grid_thw=picture.grid_thw
+        )
+        return Prompt(prefix, suffix, positions, self.image_token)
+
+    def ids(self, text: str) -> Tensor:
+        """`(1, L)` token ids of a text, without special tokens around it."""
+        ids = self.tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+        return ids.to(self.model.device)

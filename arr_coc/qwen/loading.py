@@ -1,13 +1,11 @@
-"""Loading: a Qwen3-VL checkpoint and its ARR-COC weights, by Hub id or folder.
+"""Loading: a Qwen3-VL checkpoint, by Hub id or folder.
 
 Refuses what is not Qwen3-VL before any weights are read, takes the PIL image processor by name (so
 that pixels are the same on every machine, and torchvision is not needed), safetensors only, and no
-remote code. Without `components` no network call is made for ARR-COC weights. Whatever is wrong with
-weights is a WeightsError of one sentence, so that a page can go on without them (`policies_for`).
+remote code. ARR-COC's own weights are read by `qwen.weights`.
 """
 
 import json
-import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +21,6 @@ MODEL_TYPE = "qwen3_vl"
 BFLOAT16_CAPABILITY = 8
 # The errors of the HTTP library under the Hub's client; which one it is changes with its version.
 HTTP_ERROR = errors.HfHubHTTPError.__bases__[0]
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -100,11 +96,11 @@ def default_dtype(device: torch.device) -> torch.dtype:
 
 def check_base(base: str) -> dict[str, Any]:
     """The config of `base`; ValueError, naming what was given and allowed, unless it is Qwen3-VL."""
-    config = _read_config(base, "base")
-    found = config.get("model_type")
-    if found != MODEL_TYPE:
+    config = _read_config(base)
+    model_type = config.get("model_type")
+    if model_type != MODEL_TYPE:
         raise ValueError(
-            f"base {base!r} is a {found or 'model of unknown type'}, "
+            f"base {base!r} is a {model_type or 'model of unknown type'}, "
             f"expected a Qwen3-VL checkpoint (model_type {MODEL_TYPE!r})"
         )
     return config
@@ -137,21 +133,21 @@ def looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~", "\\")) or name.count("/") > 1 or name.count("\\") > 0
 
 
-def _read_config(name: str, what: str) -> dict[str, Any]:
+def _read_config(base: str) -> dict[str, Any]:
     from huggingface_hub import hf_hub_download
 
-    if not Path(name).is_dir() and looks_like_path(name):
-        raise ValueError(f"{what} folder {name!r} does not exist, expected a folder or a Hub id")
-    if Path(name).is_dir():
-        path = Path(name) / "config.json"
+    if not Path(base).is_dir() and looks_like_path(base):
+        raise ValueError(f"base folder {base!r} does not exist, expected a folder or a Hub id")
+    if Path(base).is_dir():
+        path = Path(base) / "config.json"
         if not path.exists():
-            raise ValueError(f"{what} folder {name!r} has no config.json")
+            raise ValueError(f"base folder {base!r} has no config.json")
     else:
         try:
-            path = Path(hf_hub_download(name, "config.json"))
+            path = Path(hf_hub_download(base, "config.json"))
         except Exception as error:
             raise ValueError(
-                f"{what} {name!r} is neither a local folder nor a model the Hub gives: "
+                f"base {base!r} is neither a local folder nor a model the Hub gives: "
                 f"{why_not_fetched(error)}"
             ) from error
     return json.loads(path.read_text())

@@ -3,11 +3,14 @@
 The benchmark's 2B shapes, and tiny ones for tests. Nothing here can answer a question.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from arr_coc.qwen.loading import BUNDLED_BASE
+
+if TYPE_CHECKING:  # transformers is loaded when a host is built
+    from arr_coc.qwen.model import ARRCOCQwen
 
 # Qwen3-VL-2B-Instruct, from its published config.
 TEXT_2B = dict(
@@ -47,11 +50,13 @@ TEXT_TINY = TEXT_2B | dict(
 VISION_TINY = VISION_2B | dict(
     depth=4, hidden_size=64, intermediate_size=128, num_heads=4, out_hidden_size=128
 ) | dict(deepstack_visual_indexes=[0, 1, 2])  # fmt: skip
+# The sizes that Qwen3-VL's own processor allows: 64 to 16,384 visual tokens.
+MIN_PIXELS, MAX_PIXELS = 256 * 256, 4096 * 4096
 SHAPES = {"2b": (TEXT_2B, VISION_2B), "tiny": (TEXT_TINY, VISION_TINY)}
 
 
-def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> Any:
-    """The model of these shapes with random weights, as an `ARRCOCQwen`."""
+def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> "ARRCOCQwen":
+    """The model of these shapes with random weights, as a host."""
     from transformers import (
         AutoTokenizer,
         Qwen2VLImageProcessorPil,
@@ -84,11 +89,11 @@ def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> Any:
         patch_size=vision["patch_size"],
         merge_size=vision["spatial_merge_size"],
         temporal_patch_size=vision["temporal_patch_size"],
-        size={"shortest_edge": 65536, "longest_edge": 16777216},
+        size={"shortest_edge": MIN_PIXELS, "longest_edge": MAX_PIXELS},
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
     )
-    return ARRCOCQwen(model, tokenizer, processor, name=f"random {shapes}", max_pixels=16777216)
+    return ARRCOCQwen(model, tokenizer, processor, name=f"random {shapes}", max_pixels=MAX_PIXELS)
 
 
 def fill(model: Any, device: torch.device, dtype: torch.dtype) -> None:

@@ -1,14 +1,15 @@
 """Weights: ARR-COC components by folder or Hub id: read, checked against their base, written.
 
-Safetensors only. Whatever is wrong with weights is a WeightsError of one sentence, so that a page can go
-on without them (`policies_for`); empty `components` make no network call.
+Safetensors only. Whatever is wrong with weights is a WeightsError of one sentence; a page goes on without
+them and shows the sentence (`load_policies`). Empty `components` make no network call.
 """
 
 import json
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from huggingface_hub import snapshot_download
@@ -17,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from arr_coc import components as trained
 from arr_coc.components import Components
-from arr_coc.qwen.loading import first_line, looks_like_path, why_not_fetched
+from arr_coc.qwen.loading import Base, first_line, looks_like_path, why_not_fetched
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ TRAINING = "training.json"  # what went into the weights; never needed to load t
 NEVER_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")  # pickles run code when read
 FORMAT_VERSION = 3  # since 3 the square of focus is a share of the tokens; before, focus itself
 LFS_POINTER = b"version https://git-lfs"
+OnBadWeights = Literal["raise", "notice"]
 
 
 class WeightsError(ValueError):
@@ -50,27 +52,37 @@ def revisions() -> list[str]:
     return [name.strip() for name in listed if name.strip()]
 
 
-def policies_for(
-    base: Any, components: str | None, revisions: list[str]
+def load_policies(
+    base: Base,
+    components: str | Path | None,
+    revisions: Sequence[str | None],
+    on_bad_weights: OnBadWeights = "raise",
 ) -> tuple[dict[str, Components], list[str]]:
-    """The weights for a loaded base that can be had, and a sentence for each that cannot.
+    """The trained components for a loaded base, by revision, and a sentence for each that is left out.
 
     Args:
-        base: with `name`, `model.config` and `device`, as `ARRCOCQwen`.
+        base: which the weights must match; they are put on its device.
         components: folder or Hub id of ARR-COC weights; empty for none.
-        revisions: to load, the first being the default; empty for the latest.
+        revisions: to load, the first being the default; None among them is the latest, kept as
+            "default".
+        on_bad_weights: "raise", or "notice" to leave out what cannot be used.
+
+    Raises:
+        WeightsError: as `load_components`, unless it is to be a notice.
     """
-    policies, reasons = {}, []
-    for name in revisions or [None]:
+    policies, notices = {}, []
+    for name in revisions:
         try:
             policy = load_components(components, name, base=base.name, **identity(base.model))
         except WeightsError as error:
+            if on_bad_weights == "raise":
+                raise
             log.warning("going on without these weights: %s", error)
-            reasons.append(str(error))
+            notices.append(str(error))
             continue
         if policy is not None:
-            policies[name or "default"] = policy.to(base.device)
-    return policies, reasons
+            policies[name or "default"] = policy.to(base.model.device)
+    return policies, notices
 
 
 def identity(model: Any) -> dict[str, Any]:
@@ -122,13 +134,13 @@ def load_components(
             f"of the same size but other weights (fingerprint {fingerprint})"
         )
     try:
-        found = trained.build(config["parts"])
-        found.load_state_dict(_tensors(folder, name))
+        loaded = trained.build(config["parts"])
+        loaded.load_state_dict(_tensors(folder, name))
     except (KeyError, ValueError, RuntimeError) as error:
         if isinstance(error, WeightsError):
             raise
         raise WeightsError(f"{name} do not fit their config.json: {first_line(error)}") from error
-    return found.eval().requires_grad_(False)
+    return loaded.eval().requires_grad_(False)
 
 
 def _weights_config(folder: Path, name: str) -> dict[str, Any]:
@@ -138,9 +150,9 @@ def _weights_config(folder: Path, name: str) -> dict[str, Any]:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except ValueError as error:
         raise WeightsError(f"{name} have a {CONFIG} that is not JSON: {error}") from error
-    found = config.get("format_version") if isinstance(config, dict) else None
-    if found != FORMAT_VERSION:
-        raise WeightsError(f"{name} have format_version {found!r}, expected {FORMAT_VERSION}")
+    version = config.get("format_version") if isinstance(config, dict) else None
+    if version != FORMAT_VERSION:
+        raise WeightsError(f"{name} have format_version {version!r}, expected {FORMAT_VERSION}")
     size = config.get("embedding_size")
     if not isinstance(size, int) or size < 1:
         raise WeightsError(f"{name} have embedding_size {size!r}, expected a positive integer")
@@ -171,7 +183,7 @@ def _tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
 
 
 def save_components(
-    found: Components, folder: Path, *, base: str, embedding_size: int, fingerprint: str
+    parts: Components, folder: Path, *, base: str, embedding_size: int, fingerprint: str
 ) -> None:
     """Write ARR-COC weights as `load_components` reads them; the last three say for which base."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,10 +192,10 @@ def save_components(
         "base_model": base,
         "embedding_size": embedding_size,
         "fingerprint": fingerprint,
-        "parts": found.sizes(),
+        "parts": parts.sizes(),
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-    tensors = {key: t.detach().float().cpu().contiguous() for key, t in found.state_dict().items()}
+    tensors = {key: t.detach().float().cpu().contiguous() for key, t in parts.state_dict().items()}
     save_file(tensors, folder / WEIGHTS)
 
 

@@ -38,13 +38,10 @@ class Loader:
         or training-free, and `notices` says why.
         """
         try:
-            from arr_coc.qwen import weights
             from arr_coc.qwen.model import ARRCOCQwen
 
-            model = ARRCOCQwen.from_pretrained(components="", device=device)
-            if components := weights.default_weights(model.is_bundled):
-                policies = weights.policies_for(model, components, weights.revisions())
-                model.policies, self.notices = policies
+            model = ARRCOCQwen.from_pretrained(device=device, on_bad_weights="notice")
+            self.notices = model.notices
             if self.warm:
                 comparing.warm_up(model)
             self.model = model

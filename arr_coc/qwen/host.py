@@ -1,0 +1,165 @@
+"""QwenHost: a Qwen3-VL checkpoint in memory, as the Realizer and all that answers with it need it.
+
+Prepares, glances and encodes; `ARRCOCQwen` adds loading and answering. Only public arguments of the stock
+model are used: nothing is patched, and a stock call gives the same before and after.
+"""
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import DynamicCache
+
+from arr_coc.components import Components
+from arr_coc.config import MAX_PIXELS, NO_REVISION, Config
+from arr_coc.qwen import encoding, weights
+from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.glance import ATTENTION_SPAN, layers_in, take_glance
+from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
+from arr_coc.realizing import Glance, Realization
+
+
+class QwenHost:
+    """The stock model with its inputs, its trained components and a lock; see the module's docstring."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        image_processor: Any,
+        *,
+        name: str = "unnamed",
+        policies: dict[str, Components] | None = None,
+        notices: Sequence[str] = (),
+        is_bundled: bool = False,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        """Wrap loaded parts: `Qwen3VLForConditionalGeneration`, tokenizer, `Qwen2VLImageProcessorPil`.
+
+        `policies` are trained components by revision, the first serving where none is named; `notices`
+        say why others are not among them. `max_pixels` caps every image, below what the processor itself
+        would allow.
+        """
+        self.model, self.tokenizer, self.image_processor = model.eval(), tokenizer, image_processor
+        self.name, self.is_bundled = name, is_bundled
+        self.policies, self.notices = policies or {}, list(notices)
+        self.inputs = Inputs(model, tokenizer, image_processor, max_pixels)
+        self.geometry, self.max_pixels = self.inputs.geometry, max_pixels
+        depth = model.config.text_config.num_hidden_layers
+        self.attention_layers = layers_in(ATTENTION_SPAN, depth)
+        # rope_deltas is state of the stock model, and one model serves every caller.
+        self.lock = threading.RLock()
+
+    # --- the model and its trained components ---
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    def identity(self) -> dict[str, Any]:
+        """What ARR-COC weights for this base must match, as `weights.load_components` takes it."""
+        return weights.identity(self.model)
+
+    def policy(self, config: Config) -> Components | None:
+        """The trained components of the config's revision, or the default ones; None without weights.
+
+        Raises:
+            ValueError: for a revision that was not loaded.
+        """
+        if config.revision is None:
+            return next(iter(self.policies.values()), None)
+        if config.revision == NO_REVISION:
+            return None
+        if config.revision not in self.policies:
+            loaded = ", ".join(self.policies) or "none"
+            raise ValueError(f"revision is {config.revision!r}, loaded: {loaded}")
+        return self.policies[config.revision]
+
+    def with_policies(self, policies: dict[str, Components]) -> Self:
+        """The same model in memory with other trained components; this host keeps its own."""
+        other = copy.copy(self)
+        other.policies = policies
+        return other
+
+    def new_cache(self) -> DynamicCache:
+        """An empty KV cache of the text model's shape."""
+        return DynamicCache(config=self.model.config.get_text_config())
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a clock read afterwards is true."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    # --- the Host protocol: what the Realizer asks for ---
+
+    def grid(self, image: Ask) -> tuple[int, int]:
+        """`(h, w)` visual tokens of a prepared image."""
+        return image.picture.grid
+
+    def pixels(self, image: Ask) -> Tensor:
+        """`(1, 3, H, W)` sRGB in [0, 1]."""
+        return image.picture.pixels()
+
+    def embed(self, question: str) -> Tensor:
+        """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""
+        return self.model.get_input_embeddings()(self.inputs.ids(question)).float().mean(1)
+
+    def glance(
+        self, image: Ask, question: str, tokens: int, layers: list[int] | None = None
+    ) -> Glance:
+        """A low-resolution pass through the whole model; its cache is kept without the question.
+
+        `layers` are text layers to read in place of `attention_layers`. The question is in the prompt.
+        """
+        return take_glance(self, image, tokens, layers)
+
+    # --- the parts of an answer ---
+
+    def prepare(
+        self, image: Image.Image, question: str, grid: tuple[int, int] | None = None
+    ) -> Ask:
+        """Picture and prompt, as `Inputs.prepare`."""
+        return self.inputs.prepare(image, question, grid)
+
+    def picture(self, image: Image.Image) -> Picture:
+        """The image as the stock processor prepares it, at most `max_pixels`."""
+        return self.inputs.picture(image)
+
+    def resized(
+        self,
+        image: Image.Image,
+        grid: tuple[int, int],
+        box: tuple[float, float, float, float] | None = None,
+    ) -> Picture:
+        """The image, or a box of it, as `grid` visual tokens; see `Inputs.resized`."""
+        return self.inputs.resized(image, grid, box)
+
+    def prompt(self, picture: Picture, question: str) -> Prompt:
+        """The chat prompt around the picture's tokens, with the stock model's positions."""
+        return self.inputs.prompt(picture, question)
+
+    def encode(self, picture: Picture, realization: Realization | None) -> TokenSet:
+        """Visual tokens of a picture: all of them (None), or those a Realization keeps."""
+        if realization is None:
+            return self.encode_with(encoding.encode_all, picture)
+        allocation, config = realization.allocation, realization.config
+        if config.prune == "after":
+            return encoding.cut(self.encode_with(encoding.encode_all, picture), allocation)
+        around = config.surrounding_cells(picture.grid), config.halo
+        tokens = self.encode_with(encoding.encode_before, picture, allocation, *around)
+        return self.adapted(tokens, realization)
+
+    def encode_with(
+        self, encoder: Callable[..., TokenSet], picture: Picture, *rest: Any
+    ) -> TokenSet:
+        """Run an encoder of `qwen.encoding` on a picture, its other arguments after it."""
+        return encoder(self.model.model.visual, picture, *rest)
+
+    def adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
+        """Kept tokens as the realization's trained adapter corrects them, see `encoding.adapted`."""
+        return encoding.adapted(tokens, realization, self.policy(realization.config))
