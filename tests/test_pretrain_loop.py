@@ -127,7 +127,7 @@ def _watched(monkeypatch, stage: str, stop_after: int | None = None) -> list[flo
 def test_training_is_the_plain_loop_and_resuming_changes_nothing(
     tmp_path, monkeypatch, stage, count
 ):
-    """20 steps equal 20 by hand, and 10, a crash and 10 more."""
+    """So many steps equal those by hand, and half of them, a crash and the other half."""
     steps = [f"--{stage}-steps", str(count)]
     expected, plain = _plain_loop(tmp_path / "plain", stage, count)
     with monkeypatch.context() as patch:
@@ -148,6 +148,42 @@ def test_training_is_the_plain_loop_and_resuming_changes_nothing(
     resumed = _state(tmp_path / "halves")
     assert _apart(_weights(resumed), _weights(straight)) < 1e-5
     assert resumed["pictures"] == straight["pictures"] and len(resumed["commands"]) == 2
+
+
+def test_two_stages_run_apart_join(tmp_path):
+    """The text side, its codes and counters come from one run, vision side and read-outs from the other."""
+    apart = {}
+    for stage in ("symbolic", "dense"):
+        pretrain.main(_command(tmp_path / stage, stage, f"--{stage}-steps", "1"))
+        apart[stage] = _state(tmp_path / stage)
+    sides = [f"--{side}-from" for side in ("text", "vision")]
+    folders = [str(tmp_path / f"{stage}.work" / "state") for stage in apart]
+    both = [word for pair in zip(sides, folders, strict=True) for word in pair]
+    joined = pretrain.begin(pretrain.parse(_command(tmp_path / "base", "align", *both)))
+    assert (joined.stage, joined.step) == ("align", 0)
+    assert joined.pictures == {"symbolic": 1, "dense": 1} and len(joined.commands) == 2
+    for key, value in _weights(joined.state_dict()).items():
+        part, _, name = key.partition(".")
+        origin = "dense" if ".visual." in key or part == "heads" else "symbolic"
+        assert torch.equal(value, apart[origin][part][name]), key
+
+
+@pytest.mark.parametrize(
+    "words", [["--stages", "symbolc"], ["--text-from", "runs/symbolic.work/state"], []]
+)
+def test_settings_that_make_no_sense_are_refused(words, capsys):
+    out = ["--out", "base"] if words else []
+    with pytest.raises(SystemExit):
+        pretrain.parse([*out, *words])
+    assert "error:" in capsys.readouterr().err
+
+
+def test_settings_are_what_the_flags_say():
+    settings = pretrain.parse(["--out", "runs/base", "--stages", "dense", "--dense-steps", "7"])
+    assert settings.work == Path("runs/base.work") and settings.stages == ("dense",)
+    assert settings.steps == {"symbolic": 3000, "dense": 7, "align": 1500, "joint": 5000}
+    with pytest.raises(AttributeError):
+        settings.work = Path("elsewhere")
 
 
 def _free_port() -> int:

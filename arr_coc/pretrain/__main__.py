@@ -12,7 +12,8 @@ A run checkpoints into `--work` and goes on from there with `--resume`; `--init 
 joint stage from published weights. The first two stages do not depend on each other: they may run
 side by side with `--stages symbolic` and `--stages dense`, and the later stages then take both
 sides with `--text-from` and `--vision-from`. Under `torchrun --nproc_per_node N` every process
-draws its own batches and gradients are averaged. The last line on stdout is JSON.
+draws its own batches and gradients are averaged (`accelerate launch` starts only one on a CPU). The
+last line on stdout is JSON.
 """
 
 import argparse
@@ -42,10 +43,10 @@ def parse(argv: Sequence[str] | None) -> Settings:
     where.add_argument("--init", type=Path, help="start the joint stage from this folder's weights")
     where.add_argument("--resume", action="store_true", help="go on from the checkpoint in --work")
     where.add_argument(
-        "--vision-from", type=Path, help="checkpoint folder of a dense stage run apart"
+        "--vision-from", type=Path, help="checkpoint (WORK/state) of a dense stage run apart"
     )
     where.add_argument(
-        "--text-from", type=Path, help="checkpoint folder of a symbolic stage run apart"
+        "--text-from", type=Path, help="checkpoint (WORK/state) of a symbolic stage run apart"
     )
     where.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     where.add_argument("--threads", type=int, default=2, help="CPU threads")

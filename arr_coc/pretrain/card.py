@@ -1,5 +1,7 @@
 """The model card of the bundled base, from facts of the run and measured scores."""
 
+from collections.abc import Sequence
+
 from arr_coc.scenes import questions, scene
 
 EASY_VQA, CLOCK = "easy_vqa", "clock"  # entries among the scores, beside one per picture size
@@ -41,14 +43,18 @@ bfloat16. Minutes are wall-clock{where}.
 """
 
 
-def card(model, facts: dict, scores: dict | None) -> str:
-    """Markdown; `facts` holds `seconds` and `pictures` per stage and the list of `commands`."""
+def card(parameters: int, facts: dict, scores: dict | None) -> str:
+    """Markdown for a model of so many parameters.
+
+    `facts` holds `seconds` and `pictures` per stage and the list of `commands`; without `scores` the
+    run is unfinished.
+    """
     rows = [
         f"| {stage} | {facts['pictures'].get(stage, 0):,} | {seconds / 60:.0f} |"
         for stage, seconds in facts["seconds"].items()
     ]
     text = _HEAD.format(
-        parameters=sum(p.numel() for p in model.parameters()) / 1e6,
+        parameters=parameters / 1e6,
         where=facts.get("where", ""),
         dev=scene.DEV_SEED,
         commands="\n".join(facts["commands"]),
@@ -128,6 +134,6 @@ def easy_vqa_line(scores: dict) -> str:
     return f"Official test split of easy-VQA (n = {row['n']:,}, shown at {size[0]} x {size[1]}): {share}."
 
 
-def _share(right: int, n: int, interval, digits: int = 2) -> str:
+def _share(right: int, n: int, interval: Sequence[float], digits: int = 2) -> str:
     low, high = interval
     return f"{right / n:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

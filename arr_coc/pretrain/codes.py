@@ -21,13 +21,16 @@ from arr_coc.pretrain.labels import (
     WRITTEN_WORDS,
 )
 
-# Of "nothing", against 1 for a class that says something: most tokens carry nothing.
+# Weight of the class "nothing" in an attribute's cross-entropy, against 1 for each other class: most
+# tokens carry nothing, which would drown what the others carry.
 BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "centre": 0.5}
 OTHER_BACKGROUND_WEIGHT = 0.1
-RARE_WEIGHT = 8.0  # of a character that is there, against one that is not
-CHARACTERS_WEIGHT = 8.0  # their loss is a mean over many classes that are mostly absent
+# Weight of a character that is there, against one that is not, and of the characters' loss against
+# the other losses: it is a mean over many classes that are mostly absent.
+RARE_WEIGHT, CHARACTERS_WEIGHT = 8.0, 8.0
 PLACE_FEATURES = 8
-PLACE_STD = 0.2  # of the code's place features: weaker ones were not read in a long run
+PLACE_STD = 0.2  # initial weights of the codes' place: smaller ones were not read in a long run
+TABLE_STD = 0.02  # initial vectors of the codes' attributes
 
 
 class Codes(nn.Module):
@@ -42,9 +45,7 @@ class Codes(nn.Module):
     ) -> None:
         super().__init__()
         width = embedding.embedding_dim
-        self.embed = [
-            embedding
-        ]  # in a list, as it belongs to the model: no parameter of this module
+        self.embed = [embedding]  # in a list: it stays the model's, and no parameter of the codes
         self.words = {
             "name": [self._word(tokenizer, name) for name in THING_NAMES],
             "colour": [self._word(tokenizer, name) for name in COLOUR_NAMES],
@@ -55,7 +56,7 @@ class Codes(nn.Module):
             for _ in range(1 + planes)
         )
         for table in self.tables.parameters():
-            nn.init.normal_(table, std=0.02)
+            nn.init.normal_(table, std=TABLE_STD)
         self.place = nn.Linear(PLACE_FEATURES, width)
         nn.init.normal_(self.place.weight, std=PLACE_STD)
 
@@ -118,7 +119,6 @@ class Heads(nn.Module):
         losses = {}
         for key, read in self.read.items():
             logits = read(x).float()
-            # Most tokens carry nothing, which would drown what the others carry.
             weight = torch.ones(logits.shape[1], device=logits.device)
             weight[0] = BACKGROUND_WEIGHT.get(key, OTHER_BACKGROUND_WEIGHT)
             losses[key] = F.cross_entropy(logits, cells[key].reshape(-1), weight)

@@ -19,19 +19,20 @@ from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.questions import Question, Thing
 from arr_coc.scenes.scene import Canvas, Scene, make_scene
 
-QUESTIONS_PER_TOKEN = 0.16  # of the batch, shared by its pictures: the text side is what they cost
-FEWEST_QUESTIONS, MOST_QUESTIONS = 2, 10  # a picture is asked, where it has as many
-# Share of the questions of a kind that are asked at all: what is plentiful and easy is asked less.
+# A batch's pictures share so many questions per visual token, which keeps the text side's cost alike
+# in all batches; each has between the fewest and the most, where it has as many.
+QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS, MOST_QUESTIONS = 0.16, 2, 10
+# The share of a kind's questions that is used: what is plentiful and easy is asked less.
 KIND_SHARES = {"colour": 0.25, "exists": 0.35, "where": 0.4, "leftmost": 0.8, "setting": 0.3}
-SEEDS_PER_BATCH = 1024  # more than a batch has pictures
-PLAIN_DETAIL_SHARE = 0.5  # of the scenes have small things as large as they will be when evaluated
-DETAIL_RANGE = (0.7, 2.0)  # of the others
-PIXELS_PER_PLATE = 4000  # of a picture, for one more attempt at a plate
-PLATE_AREA = (100, 60)  # pixels across and down that a plate may take
-PLATE_MARGIN = 4
-PLATE_DETAIL_RANGE = (0.8, 2.2)
+SEEDS_PER_BATCH = 1024  # more than a batch has pictures: batches share no scene
+# In this share of the scenes small things are as large as in evaluation, in the others they are drawn
+# at a factor from the range.
+PLAIN_DETAIL_SHARE, DETAIL_RANGE = 0.5, (0.7, 2.0)
 PLATE_KINDS = ("number", "word", "price")
-MONTH_SHARE = 0.2  # of the plates with a word
+PLATE_AREA, PLATE_MARGIN = (100, 60), 4  # pixels that a plate may take, and between two plates
+PLATE_DETAIL_RANGE = (0.8, 2.2)
+PIXELS_PER_PLATE = 4000  # one attempt at a plate for so many pixels of a picture
+MONTH_SHARE = 0.2  # so many of the plates with a word show a month
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,12 @@ VIEWS = (
     View(0.09, (384, 384), (384, 384), kinds=("count",)),
     View(0.12, FULL, FULL, kinds=("count",)),
 )
-QUICK_VIEWS = (  # for the stage that never looks at pixels: pictures that are cheap to draw
+QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
     View(0.6, SMALL, SMALL),
     View(0.1, WIDE, WIDE),
     View(0.1, TALL, TALL),
     View(0.2, FULL, (384, 384)),
 )
-
-
 LABELLED_VIEWS = tuple(view for view in VIEWS if view.source != "easy-vqa")
 STAGE_VIEWS = {  # naming and codes need labels, which easy-VQA has not
     "symbolic": QUICK_VIEWS,

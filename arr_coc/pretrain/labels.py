@@ -31,10 +31,10 @@ ATTRIBUTES = {  # name -> number of classes
     "above": len(THING_NAMES),
 }
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz$="  # also read one by one, where they stand
-HALVES = 2  # of a visual token, left and right, that are read apart
+HALVES = 2  # a visual token's left and right half are read apart
 UNKNOWN = -1  # in `name`: a picture whose tokens nobody labelled
-MIN_SHARE = 0.2  # of a visual token's area that a thing covers, for the token to carry its name
-MIN_DETAIL_SHARE = 0.07
+# A visual token carries a thing's name, or its detail, where that covers such a share of it.
+MIN_SHARE, MIN_DETAIL_SHARE = 0.2, 0.07
 TEXT_MARGIN = 3  # pixels between the ends of a box and its line of text
 
 

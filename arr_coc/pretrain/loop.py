@@ -23,10 +23,10 @@ from arr_coc.pretrain.stages import LOSSES
 # Far apart, so that no two stages draw the same scene, and below the seeds of evaluation.
 FIRST_SEED = {"symbolic": 0, "dense": 2 * 10**8, "align": 3 * 10**8, "joint": 4 * 10**8}
 WARMUP_STEPS = 40
-FLAT_SHARE = 0.5  # of a stage: after it the learning rate goes down
-LEAST_RATE = 0.05  # of the learning rate, at the end
-GRADIENT_NORM = 1.0  # at most, all parameters together
-SMOOTHING = 0.95  # of the log's running means
+# After this share of a stage the learning rate goes down, to this share of itself at the end.
+FLAT_SHARE, LEAST_RATE = 0.5, 0.05
+GRADIENT_NORM = 1.0  # the gradients of all parameters together are scaled down to it
+SMOOTHING = 0.95  # weight of the past in the log's running means
 
 
 def train(run: Run, accelerator: Accelerator, settings: Settings) -> None:
@@ -47,7 +47,8 @@ def train_stage(run: Run, accelerator: Accelerator, settings: Settings) -> None:
     opts = [accelerator.prepare_optimizer(opt) for opt in plain]
     rates = [opt.param_groups[0]["lr"] for opt in opts]
     if run.step:
-        # After the iterator was made, which draws from the random state that is restored here.
+        # Not before `batches` exists: making the iterator draws from the random state that is
+        # restored here, and would leave the resumed run one draw ahead of the straight one.
         accelerator.load_state(last_checkpoint(settings.work))
     run.model.train()
     meter = Meter(run)
@@ -134,9 +135,9 @@ def average_gradients(accelerator: Accelerator, params: list[nn.Parameter]) -> N
     """Average the gradients over all processes.
 
     Not left to DistributedDataParallel: what no process used in a batch (the read-outs where nobody
-    labelled the pictures, the text side where nobody asks) has no gradient there, and its optimizer
-    would skip it. Here it counts as zero, so that momentum and weight decay go on, as they did when
-    the published base was trained. Besides, the stock model stays unwrapped.
+    labelled the pictures, the text side where there is no question) has no gradient there, and its
+    optimizer would skip it. Here it counts as zero, so that momentum and weight decay go on, as they
+    did when the published base was trained. Besides, the stock model stays unwrapped.
     """
     if accelerator.num_processes == 1:
         return

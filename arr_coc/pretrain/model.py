@@ -25,9 +25,9 @@ from arr_coc.scenes import drawing, questions, writing
 
 PATCH, MERGE, TEMPORAL = 16, 2, 2
 CELL = PATCH * MERGE  # pixels of one visual token's side
-MIN_TOKENS, MAX_TOKENS = 4, 256  # of a picture: up to 512 x 512 pixels natively
+MIN_TOKENS, MAX_TOKENS = 4, 256  # visual tokens of a picture, 512 x 512 pixels at most
 MIN_PIXELS, MAX_PIXELS = MIN_TOKENS * CELL**2, MAX_TOKENS * CELL**2
-TEXT_WIDTH = 192  # of the text model, and so of what the encoder gives it
+TEXT_WIDTH = 192  # hidden size of the text model, and so of what the encoder gives it
 
 SPECIALS = (
     "<|endoftext|>",

@@ -135,7 +135,8 @@ def publish(run: Run, *, folder: Path, trained_on: str, scores: dict | None = No
     """
     facts = run.facts()
     facts["where"] = trained_on or facts["where"]
-    pretrain_model.save(folder, run.model, run.tokenizer, card(run.model, facts, scores))
+    text = card(sum(p.numel() for p in run.model.parameters()), facts, scores)
+    pretrain_model.save(folder, run.model, run.tokenizer, text)
     (folder / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
     if scores:
         (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")

@@ -20,8 +20,8 @@ from arr_coc.scenes.questions import Question
 
 Scores = dict[str, float]
 
-DENSE_WEIGHT_IN_JOINT = 0.25  # of the read-outs' losses, against 1 for the answers
-CODE_DROPOUT = 0.06  # of the codes show nothing: the vision side will err too
+DENSE_WEIGHT_IN_JOINT = 0.25  # weight of the read-outs' losses, against 1 for the answers
+CODE_DROPOUT = 0.06  # this share of the codes shows nothing, as the vision side will err too
 READING = ("tens", "units", "word", "characters")  # what practice with plates reports
 
 
