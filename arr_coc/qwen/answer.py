@@ -1,7 +1,6 @@
-"""One answer on its way: the stages in order, streamed as snapshots, each measured.
+"""Answer: one answer on its way, its stages in order, streamed as snapshots, each measured.
 
-Used by `qwen.ARRCOCQwen`, which owns the model and the parts; nothing here knows how tokens are
-chosen or encoded.
+The host prepares and encodes, the Realizer decides; nothing here knows how tokens are chosen or encoded.
 """
 
 import contextlib

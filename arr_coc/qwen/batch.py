@@ -1,4 +1,4 @@
-"""Greedy answers to many questions at once, from visual tokens that are already chosen.
+"""Batch: greedy answers to many questions at once, from visual tokens that are already chosen.
 
 Rows are padded on the right: a real token never sees a pad (causal in the prefill, masked while
 decoding) and no row of attention is empty. A periphery that a method left in a KV cache is put in

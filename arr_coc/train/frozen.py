@@ -51,6 +51,7 @@ def glance_pictures(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[Token
 
 
 def _glance_grid(picture: Picture) -> tuple[int, int]:
+    """The grid that `ARRCOCQwen.glance` shrinks a picture to."""
     return glance_grid(picture.grid, glance_tokens(picture.grid))
 
 
@@ -97,17 +98,19 @@ def answer_logits(
     dtype = host.model.dtype
     bias = torch.zeros(allowed.shape, device=batch.ids.device)
     bias = bias.masked_fill(~allowed, torch.finfo(dtype).min)
+    # A share adds its logarithm to every score of its column: the softmax then weighs the token by it.
     columns = []
     for prompt, visual, share in zip(prompts, tokens, shares):
         start = prompt.prefix.shape[1]
         weight = torch.zeros(len(visual)) if share is None else share.clamp(min=1e-6).log()
         end = length - start - len(visual)
-        columns.append(F.pad(weight.to(bias), (start, end)))
+        columns.append(F.pad(weight.to(bias), (start, end)))  # (L,)
     # The diagonal stays: a token always sees itself.
-    apart = 1 - torch.eye(length, device=bias.device)
-    bias = bias + torch.stack(columns)[:, None] * apart
+    others = 1 - torch.eye(length, device=bias.device)
+    bias = bias + torch.stack(columns)[:, None] * others  # (B, L, L)
     inputs = batch.inputs() | {"attention_mask": bias[:, None].to(dtype)}
     hidden = host.model.model(**inputs, use_cache=False).last_hidden_state
+    # The logits of a token stand at the one before it.
     picked = [
         row[n - len(a) - 1 : n - 1] for row, n, a in zip(hidden, batch.lengths.tolist(), answers)
     ]
