@@ -43,15 +43,19 @@ class GlanceReadings(Protocol):
 
 
 class Components(nn.Module):
-    """Some of `PARTS`, by name; a part that is absent is None."""
+    """Some of `PARTS`, by name; a part that is absent is None.
 
-    def __init__(self, parts: dict[str, nn.Module]) -> None:
+    `context` is what the kept cells were encoded with in training (`config.CONTEXTS`).
+    """
+
+    def __init__(self, parts: dict[str, nn.Module], context: str = "cells") -> None:
         """Raises ValueError for a name that is not in `PARTS`, or no parts at all."""
         super().__init__()
         if not parts or set(parts) - set(PARTS):
             raise ValueError(f"parts are {sorted(parts)}, expected some of {', '.join(PARTS)}")
         for name in PARTS:
             self.add_module(name, parts.get(name))
+        self.context = context
 
     @property
     def names(self) -> list[str]:
@@ -65,7 +69,7 @@ class Components(nn.Module):
     def without(self, name: str) -> "Components | None":
         """The same parts but for `name`; None where there are no others."""
         others = {other: getattr(self, other) for other in self.names if other != name}
-        return Components(others).eval() if others else None
+        return Components(others, self.context).eval() if others else None
 
     def participatory(
         self,

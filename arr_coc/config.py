@@ -10,6 +10,8 @@ from typing import TypeVar
 # What becomes of the glance (the low-resolution pass), where tokens are dropped, and who picks the places.
 GLANCES = ("auto", "periphery", "separate", "off")
 PRUNES = ("before", "after")
+# What the encoder attends to beside the kept cells.
+CONTEXTS = ("auto", "glance", "cells", "none")
 ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
 # Shares of an image's tokens, by name, and the tier that lets the question's words choose among them.
 TIERS = {"fast": 0.10, "balanced": 0.20, "accurate": 0.40}
@@ -122,10 +124,15 @@ class Config:
             attention; "periphery" keeps it in the KV cache, before the fovea, as part of the budget;
             "auto" keeps it where the tensions ask for the gist and it fits; "off" takes none.
         prune: "before" the vision encoder (it only sees what is kept) or "after" it.
-        surroundings: with "before", the encoder also sees the rest of the picture, in at most so many
+        context: one of `CONTEXTS`: with "before", what the encoder attends to beside the kept cells: the
+            "glance"'s keys and values, which costs no further encoding; coarse "cells" of the rest of the
+            picture and a halo, as `surroundings` and `halo` say; "none". "auto" takes what the weights
+            were trained for, else cells. Where there is no glance, or the attention function takes no
+            keys of another length, "glance" is cells as well.
+        surroundings: with "cells", the encoder also sees the rest of the picture, in at most so many
             coarse cells, which the language model never holds; 0 for none, None for as many as a glance
             has.
-        halo: with "before", the encoder also sees so many more native cells next to the kept ones, as a
+        halo: with "cells", the encoder also sees so many more native cells next to the kept ones, as a
             share of them; the language model never holds these either.
         tier: one of `TIER_NAMES`, which overrides the share; "question" lets the question's words choose
             (`balancing.lexical_tier`). None for the share.
@@ -140,6 +147,7 @@ class Config:
     budget: int | None = None
     glance: str = "auto"
     prune: str = "before"
+    context: str = "auto"
     surroundings: int | None = None
     halo: float = HALO
     tier: str | None = None
@@ -150,6 +158,7 @@ class Config:
     def __post_init__(self) -> None:
         one_of(self.glance, "glance", GLANCES)
         one_of(self.prune, "prune", PRUNES)
+        one_of(self.context, "context", CONTEXTS)
         one_of(self.allocator, "allocator", ALLOCATORS)
         if self.tier is not None:
             one_of(self.tier, "tier", TIER_NAMES)

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from arr_coc.qwen.cells import (
     with_halo,
     with_surroundings,
 )
+from arr_coc.qwen.context import Beside, EncoderContext, PerPicture, Recorder, is_installed
 from arr_coc.qwen.inputs import Picture, raster_places
 from arr_coc.realizing import Realization
 
@@ -88,10 +90,13 @@ def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:
     return encode_pictures(visual, [picture])[0]
 
 
-def encode_pictures(visual: torch.nn.Module, pictures: Sequence[Picture]) -> list[TokenSet]:
-    """As `encode_all` of each picture, in one call."""
+def encode_pictures(
+    visual: torch.nn.Module, pictures: Sequence[Picture], recorder: Recorder | None = None
+) -> list[TokenSet]:
+    """As `encode_all` of each picture, in one call; `recorder` notes their keys and values."""
     patches = _stacked([p.patches for p in pictures])
-    planes = _tower(visual, patches, grid_thw=_stacked([p.grid_thw for p in pictures]))
+    grids = _stacked([p.grid_thw for p in pictures])
+    planes = _tower(visual, patches, recorder, grid_thw=grids)
     return _token_sets(planes, [raster_places(p.grid, p.patches.device) for p in pictures])
 
 
@@ -101,13 +106,14 @@ def encode_before(
     allocation: Allocation,
     surroundings: int = 0,
     halo: float = 0.0,
+    context: EncoderContext | None = None,
 ) -> TokenSet:
     """Prune before the encoder: it only ever sees the kept cells, `with_halo` and `with_surroundings`.
 
     It attends globally, and what it is shown on its own it places and reads less well. The features of
-    halo and surroundings are dropped.
+    halo and surroundings are dropped; a context is attended to without being encoded.
     """
-    return encode_kept(visual, [picture], [allocation], [surroundings], halo)[0]
+    return encode_kept(visual, [picture], [allocation], [surroundings], halo, [context])[0]
 
 
 def encode_kept(
@@ -116,6 +122,7 @@ def encode_kept(
     allocations: Sequence[Allocation],
     surroundings: Sequence[int],
     halo: float,
+    contexts: Sequence[EncoderContext | None] | None = None,
 ) -> list[TokenSet]:
     """As `encode_before` of each picture, in one call.
 
@@ -125,6 +132,7 @@ def encode_kept(
         allocations: of each picture, the cells to keep.
         surroundings: for each picture, at most so many coarse cells over the rest of it.
         halo: native cells next to the kept ones, as a share of them.
+        contexts: for each picture, its glance's keys and values to attend to besides; None for none.
     """
     patches, positions, taps, places = [], [], [], []
     for picture, kept, cells in zip(pictures, allocations, surroundings, strict=True):
@@ -135,7 +143,9 @@ def encode_kept(
         positions.append(at)
         taps.append(interpolation_taps(at, picture.patch_grid, visual.num_grid_per_side))
         places.append(cell_places(bounds))
-    planes = _encode_segments(visual, patches, positions, taps)
+    layers = [c and c.beside(a) for c, a in zip(contexts or [None] * len(pictures), allocations)]
+    beside = Beside(visual, layers) if any(layers) else None
+    planes = _encode_segments(visual, patches, positions, taps, beside)
     # Halo and surroundings come after the kept cells of each picture.
     whole = _token_sets(planes, places)
     return [tokens.at(slice(len(kept))) for tokens, kept in zip(whole, allocations)]
@@ -171,6 +181,7 @@ def _encode_segments(
     patches: list[Tensor],
     positions: list[Tensor],
     taps: list[tuple[Tensor, Tensor]],
+    beside: Beside | None = None,
 ) -> list[Tensor]:
     """The tower on each picture's patches at their positions, no picture seeing another."""
     counts = [len(own) for own in patches]
@@ -181,6 +192,7 @@ def _encode_segments(
     return _tower(
         visual,
         _stacked(patches),
+        beside,
         # Only read where the values below are not given; they are.
         grid_thw=torch.tensor([[1, 1, count] for count in counts], device=device),
         interp_indices=_stacked([index for index, _ in taps]),
@@ -190,11 +202,17 @@ def _encode_segments(
     )
 
 
-def _tower(visual: torch.nn.Module, patches: Tensor, **arguments: Tensor) -> list[Tensor]:
+def _tower(
+    visual: torch.nn.Module, patches: Tensor, attention: PerPicture | None, **arguments: Any
+) -> list[Tensor]:
     """Features, then the DeepStack planes, of one call of the vision tower.
+
+    `attention` meets the keys and values of every block; the tower must be `context.is_installed`.
 
     In float16 an overflow moves the tower to float32, once for all.
     """
+    if attention is not None:
+        arguments["arr_coc"] = attention
     output = visual(patches.to(visual.dtype), return_dict=True, **arguments)
     if visual.dtype == torch.float16 and not output.pooler_output.isfinite().all():
         log.warning("the float16 vision tower overflowed; it runs in float32 from now on")
@@ -230,6 +248,20 @@ def cut(tokens: TokenSet, allocation: Allocation) -> TokenSet:
 
     deepstack = tuple(pooled(plane) for plane in tokens.deepstack)
     return TokenSet(pooled(tokens.features), deepstack, cell_places(bounds))
+
+
+def context_kind(
+    realization: Realization, components: Components | None, visual: torch.nn.Module
+) -> str:
+    """What the kept cells of a realization are encoded with: "glance", "cells" or "none".
+
+    "glance" is "cells" where no glance was taken, or the tower's attention takes no context.
+    """
+    kind = realization.config.context
+    if kind == "auto":
+        kind = components.context if components else "cells"
+    possible = realization.glance is not None and is_installed(visual)
+    return "cells" if kind == "glance" and not possible else kind
 
 
 def adapted(tokens: TokenSet, realization: Realization, components: Components | None) -> TokenSet:

@@ -13,9 +13,10 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from arr_coc.qwen.attention import question_attention
+from arr_coc.qwen.context import EncoderContext, Recorder, is_installed, native_context
 from arr_coc.qwen.encoding import TokenSet, encode_pictures
 from arr_coc.qwen.inputs import Ask, Picture, glance_grid, native_places
-from arr_coc.realizing import Glance
+from arr_coc.realizing import Glance, Realization
 
 # Text layers whose attention is read, in shares of the depth: the middle third, where the question
 # finds its place.
@@ -24,10 +25,12 @@ ATTENTION_SPAN = (1 / 3, 2 / 3)
 
 @dataclass(frozen=True)
 class GlanceState:
-    """A glance's own state: the KV cache of prefix and glance, and where its tokens stand."""
+    """A glance's own state: the KV cache of prefix and glance, where its tokens stand, and what its
+    encoder pass leaves for the kept cells to attend to (None where the attention takes no context)."""
 
     cache: DynamicCache
     tokens: TokenSet
+    context: EncoderContext | None
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
         glance: the question is cropped off.
     """
     grid, prompt = glance_grid(ask.picture.grid, tokens), ask.prompt
-    (glance,) = encode_glances(host, [ask.picture], [grid])
+    ((glance, context),) = encode_glances(host, [ask.picture], [grid])
     cache, position_ids = host.new_cache(), prompt.position_ids(glance.places)
     output = host.model(
         input_ids=prompt.ids(len(glance)),
@@ -83,7 +86,7 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
         attention=readings.attention,
         tokens=len(glance),
         entropy=float(entropy),
-        state=GlanceState(cache, glance),
+        state=GlanceState(cache, glance, context),
         heads=readings.heads,
         states=readings.states,
         answering=readings.answering,
@@ -92,15 +95,36 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
 
 def encode_glances(
     host: Any, pictures: Sequence[Picture], grids: Sequence[tuple[int, int]]
-) -> list[TokenSet]:
-    """Each picture shrunk to a grid of visual tokens and encoded; they stand at native places."""
+) -> list[tuple[TokenSet, EncoderContext | None]]:
+    """Each picture shrunk to a grid of visual tokens and encoded in one call.
+
+    Returns:
+        For each the tokens, standing at native places, and the context that their keys and values make.
+    """
+    visual = host.model.model.visual
     small = [host.resized(p.source, grid) for p, grid in zip(pictures, grids, strict=True)]
-    return [
-        replace(tokens, places=native_places(tokens.places, grid, picture.grid))
-        for tokens, grid, picture in zip(
-            encode_pictures(host.model.model.visual, small), grids, pictures
-        )
-    ]
+    recorder = Recorder(visual, len(small)) if is_installed(visual) else None
+    glances = []
+    for number, tokens in enumerate(encode_pictures(visual, small, recorder)):
+        own, grid = small[number], pictures[number].grid
+        placed = replace(tokens, places=native_places(tokens.places, own.grid, grid))
+        layers = recorder and recorder.layers(number)
+        glances.append((placed, layers and native_context(visual, layers, own, grid)))
+    return glances
+
+
+def glance_context(host: Any, picture: Picture, realization: Realization) -> EncoderContext | None:
+    """The keys and values of a realization's glance, of the tower's present dtype.
+
+    Where the realization was put away, without its glance's state, or the tower has moved to float32
+    since, the picture is encoded small anew.
+    """
+    state, visual = realization.glance.state, host.model.model.visual
+    if state is not None and state.context and state.context.dtype == visual.dtype:
+        return state.context
+    grid = tuple(realization.glance.attention.shape[-2:])
+    ((_, context),) = encode_glances(host, [picture], [grid])
+    return context
 
 
 def read_glances(

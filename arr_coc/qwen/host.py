@@ -16,9 +16,10 @@ from transformers import DynamicCache
 
 from arr_coc.components import Components
 from arr_coc.config import MAX_PIXELS, NO_REVISION, Config
+from arr_coc.qwen import context as encoder_context
 from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.glance import ATTENTION_SPAN, layers_in, take_glance
+from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
 from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
 from arr_coc.realizing import Glance, Realization
 
@@ -49,6 +50,7 @@ class QwenHost:
         self.policies, self.notices = policies or {}, list(notices)
         self.inputs = Inputs(model, tokenizer, image_processor, max_pixels)
         self.geometry, self.max_pixels = self.inputs.geometry, max_pixels
+        encoder_context.install(model)
         depth = model.config.text_config.num_hidden_layers
         self.attention_layers = layers_in(ATTENTION_SPAN, depth)
         # rope_deltas is state of the stock model, and one model serves every caller.
@@ -150,8 +152,18 @@ class QwenHost:
         allocation, config = realization.allocation, realization.config
         if config.prune == "after":
             return encoding.cut(self.encode_with(encoding.encode_all, picture), allocation)
-        around = config.surrounding_cells(picture.grid), config.halo
-        tokens = self.encode_with(encoding.encode_before, picture, allocation, *around)
+        visual = self.model.model.visual
+        kind = encoding.context_kind(realization, self.policy(config), visual)
+        context = glance_context(self, picture, realization) if kind == "glance" else None
+        cells = config.surrounding_cells(picture.grid) if kind == "cells" else 0
+        halo = config.halo if kind == "cells" else 0.0
+        tokens = self.encode_with(encoding.encode_before, picture, allocation, cells, halo, context)
+        if context is not None and context.dtype != visual.dtype:
+            # The tower overflowed and runs in float32 from here on, and so must what it recorded.
+            context = glance_context(self, picture, realization)
+            tokens = self.encode_with(
+                encoding.encode_before, picture, allocation, cells, halo, context
+            )
         return self.adapted(tokens, realization)
 
     def encode_with(

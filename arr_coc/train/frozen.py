@@ -47,7 +47,8 @@ def encode_kept(
 
 def glance_pictures(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]:
     """What each picture's glance shows, standing at native places, as `ARRCOCQwen.glance`."""
-    return encode_glances(host, pictures, [_glance_grid(p) for p in pictures])
+    glances = encode_glances(host, pictures, [_glance_grid(p) for p in pictures])
+    return [tokens for tokens, _ in glances]
 
 
 def _glance_grid(picture: Picture) -> tuple[int, int]:

@@ -1,0 +1,218 @@
+"""Context: the glance's keys and values, which the vision encoder attends to beside the kept cells.
+
+The glance has encoded the whole picture already, small. In every vision block the kept cells attend to
+their own keys and to the glance's of that block, turned to native positions: what surrounds them need not
+be encoded a second time. It is carried as an argument of the encoder's call (`arr_coc`), which reaches the
+attention function; nothing is kept in the model, and a call without it runs the function that was set
+before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.qwen3_vl.modeling_qwen3_vl import (
+    apply_rotary_pos_emb_vision,
+    eager_attention_forward,
+)
+
+from arr_coc.attending import Allocation
+from arr_coc.qwen.cells import cell_patch_positions
+from arr_coc.qwen.inputs import Picture
+
+PREFIX = "arr_coc_"
+# Attention functions that take keys of another length than the queries.
+WRAPPED = ("sdpa", "eager")
+Layers = list[
+    tuple[Tensor, Tensor]
+]  # keys and values of each vision block, (1, heads, P, head_dim)
+
+
+def install(model: nn.Module) -> None:
+    """Let the vision tower's attention take a context, where its attention function allows it.
+
+    Args:
+        model: `Qwen3VLForConditionalGeneration`. Only its vision tower's function changes, by name.
+    """
+    current = model.config.vision_config._attn_implementation
+    if current in WRAPPED:
+        ALL_ATTENTION_FUNCTIONS.register(PREFIX + current, _wrapped(current))
+        model.set_attn_implementation({"vision_config": PREFIX + current})
+
+
+def is_installed(visual: nn.Module) -> bool:
+    """Whether a vision tower's attention takes a context."""
+    return str(visual.config._attn_implementation).startswith(PREFIX)
+
+
+def _wrapped(name: str) -> Any:
+    stock = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
+
+    def attend(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *rest: Any,
+        arr_coc: "PerPicture | None" = None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        if arr_coc is not None:
+            key, value = arr_coc(module, key, value)
+        return stock(module, query, key, value, *rest, **options)
+
+    return attend
+
+
+class PerPicture:
+    """An argument of one encoder call that meets every block's attention once for each packed picture.
+
+    The attention function is told the module, and neither the block's number nor the picture's. A block
+    meets the pictures in the order of `cu_seqlens`, so its calls are counted, modulo the pictures: a call
+    that is repeated (gradient checkpointing, a tower that moved to float32) meets the same ones.
+    """
+
+    def __init__(self, visual: nn.Module, pictures: int) -> None:
+        self.block = {block.attn: number for number, block in enumerate(visual.blocks)}
+        self.calls, self.pictures = dict.fromkeys(self.block, 0), pictures
+
+    def __call__(self, module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys, after their rotary embedding, and values as the attention function has them."""
+        picture = self.calls[module] % self.pictures
+        self.calls[module] += 1
+        return self.meet(self.block[module], picture, key, value)
+
+    def meet(self, block: int, picture: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """What attention is computed with in place of `key` and `value`."""
+        raise NotImplementedError
+
+
+class Recorder(PerPicture):
+    """Notes every picture's keys and values in each block; changes nothing."""
+
+    def __init__(self, visual: nn.Module, pictures: int) -> None:
+        super().__init__(visual, pictures)
+        self.noted: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    def meet(self, block: int, picture: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """As given."""
+        self.noted[picture, block] = key, value
+        return key, value
+
+    def layers(self, picture: int) -> Layers:
+        """A picture's keys and values, block by block."""
+        return [self.noted[picture, block] for block in range(len(self.block))]
+
+
+class Beside(PerPicture):
+    """Puts a context's keys and values before each picture's own."""
+
+    def __init__(self, visual: nn.Module, contexts: Sequence[Layers | None]) -> None:
+        super().__init__(visual, len(contexts))
+        self.contexts = list(contexts)
+
+    def meet(self, block: int, picture: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The context's, then the picture's own."""
+        layers = self.contexts[picture]
+        if layers is None:
+            return key, value
+        keys, values = layers[block]
+        return torch.cat([keys, key], 2), torch.cat([values, value], 2)
+
+
+@dataclass(frozen=True)
+class EncoderContext:
+    """What a glance's encoder pass leaves for the kept cells to attend to.
+
+    Attributes:
+        recorded: of the glance's own pass, its keys at the glance's own positions.
+        turn: cosines and sines `(G * merge**2, head_dim)` that lead from there to native positions.
+        glance_grid: rows and columns of the glance's G tokens.
+        merge: patches on a side of a token.
+    """
+
+    recorded: Layers
+    turn: tuple[Tensor, Tensor]
+    glance_grid: tuple[int, int]
+    merge: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the tower that recorded it."""
+        return self.recorded[0][0].dtype
+
+    def beside(self, allocation: Allocation) -> Layers | None:
+        """Keys at native positions and values, without cells that the kept ones cover wholly.
+
+        What is seen sharply needs no blurred second copy. None where nothing is left: where everything
+        is kept the encoder is then called as stock, bit for bit.
+        """
+        rest = ~covered(allocation, self.glance_grid)
+        if not rest.any():
+            return None
+        rest = rest.repeat_interleave(self.merge**2).to(self.turn[0].device)
+        cos, sin = (angle[rest] for angle in self.turn)
+        layers = []
+        for key, value in self.recorded:
+            by_patch = key[0, :, rest].transpose(0, 1)  # (P, heads, head_dim)
+            _, turned = apply_rotary_pos_emb_vision(by_patch, by_patch, cos, sin)
+            layers.append((turned.transpose(0, 1)[None], value[:, :, rest]))
+        return layers
+
+
+def native_context(
+    visual: nn.Module, recorded: Layers, small: Picture, grid: tuple[int, int]
+) -> EncoderContext:
+    """A recorded glance as the context of its whole picture.
+
+    A rotary embedding turns by an angle that grows linearly with the position: turning once more by the
+    difference of two positions leads from one to the other.
+
+    Args:
+        visual: `Qwen3VLVisionModel`.
+        recorded: the glance's keys and values.
+        small: the glance's picture.
+        grid: `(h, w)` of the whole picture in native tokens.
+    """
+    merge, key = small.geometry.merge, recorded[0][0]
+    native, own = (
+        cell_patch_positions(equal_cells(small.grid, frame), merge) for frame in (grid, small.grid)
+    )
+    turn = visual.rotary_pos_emb(key, (native - own).to(key.device))
+    return EncoderContext(recorded, turn, small.grid, merge)
+
+
+def equal_cells(small: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+    """Bounds `(G, 4)` float32, in tokens of `grid`, of equal cells over all of it, raster order."""
+    size = torch.tensor([grid[0] / small[0], grid[1] / small[1]])
+    index = torch.arange(small[0] * small[1])
+    top_left = torch.stack([index // small[1], index % small[1]], 1) * size
+    return torch.cat([top_left, top_left + size], 1)
+
+
+def covered(allocation: Allocation, glance_grid: tuple[int, int]) -> Tensor:
+    """Which of a glance's cells the kept cells cover wholly: `(G,)` bool, raster order.
+
+    A glance's cell need not begin at a native token's border: areas of overlap are added up.
+    """
+    h, w = allocation.grid
+    kept = torch.zeros(h, w, dtype=torch.float64)
+    if allocation.is_native:
+        kept.view(-1)[allocation.native_index()] = 1
+    else:
+        for top, left, bottom, right in allocation.bounds().tolist():
+            kept[top:bottom, left:right] = 1
+    rows, columns = _overlap(glance_grid[0], h), _overlap(glance_grid[1], w)
+    area = (h / glance_grid[0]) * (w / glance_grid[1])
+    return (rows @ kept @ columns.T).flatten() > area * (1 - 1e-9)
+
+
+def _overlap(cells: int, tokens: int) -> Tensor:
+    """`(cells, tokens)` length that each of `cells` equal parts of an axis shares with each token."""
+    size = tokens / cells
+    start = torch.arange(cells, dtype=torch.float64)[:, None] * size
+    token = torch.arange(tokens, dtype=torch.float64)[None]
+    return (torch.minimum(start + size, token + 1) - torch.maximum(start, token)).clamp(min=0)
