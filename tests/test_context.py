@@ -1,0 +1,227 @@
+"""The encoder's context: the glance's keys and values, against a slow reference with two frames."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import tiny_host
+from transformers.models.qwen3_vl.modeling_qwen3_vl import apply_rotary_pos_emb_vision
+
+from arr_coc.attending import Allocation, native_allocation
+from arr_coc.config import Config
+from arr_coc.qwen import context, encoding
+from arr_coc.qwen.answer import without_state
+from arr_coc.qwen.cells import cell_patch_positions, cell_patches, interpolation_taps
+from arr_coc.qwen.context import Beside, equal_cells
+from arr_coc.qwen.glance import encode_glances
+from arr_coc.realizing import Realizer
+from arr_coc.scenes.scene import make_scene
+
+QUESTION = "what number is on the sign?"
+GLANCE = (4, 5)
+
+
+@pytest.fixture(scope="module")
+def image():
+    return make_scene(950_000_000, size=(320, 384)).image
+
+
+@pytest.fixture
+def no_grad():
+    with torch.inference_mode():
+        yield
+
+
+def allocation(grid, *index):
+    return native_allocation(torch.tensor(index), grid, torch.zeros(len(index)))
+
+
+def patches_in(visual, picture, positions, patch_grid):
+    """Embedded patches with their learned positions, and their rotary embedding."""
+    taps, weights = interpolation_taps(positions, patch_grid, visual.num_grid_per_side)
+    states = visual.patch_embed(picture)
+    return states + (visual.pos_embed(taps) * weights[:, :, None]).sum(1)
+
+
+def two_frames(host, picture, kept, glance_grid, mutant=""):
+    """Kept cells beside a glance, written out: every block's queries, keys and values by hand.
+
+    The glance is encoded alone at its own positions. A second set of its keys, made of what its states
+    hold and turned by the native positions at once, is what the kept cells attend to.
+    """
+    visual, merge = host.model.model.visual, picture.geometry.merge
+    small = host.resized(picture.source, glance_grid)
+    own = cell_patch_positions(equal_cells(glance_grid, glance_grid), merge)
+    native = cell_patch_positions(equal_cells(glance_grid, picture.grid), merge)
+    if mutant == "unturned":
+        native = own
+    at = cell_patch_positions(kept.bounds(), merge)
+    glance = patches_in(visual, small.patches, own, small.patch_grid)
+    states = patches_in(visual, cell_patches(picture, kept), at, picture.patch_grid)
+    turns = {name: visual.rotary_pos_emb(states, p) for name, p in
+             (("own", own), ("native", native), ("kept", at))}  # fmt: skip
+    beside = (~context.covered(kept, glance_grid)).repeat_interleave(merge**2)
+
+    def attend(block, queries, keys, values):
+        out = F.scaled_dot_product_attention(
+            *(t.transpose(0, 1)[None] for t in (queries, keys, values)), scale=block.attn.scaling
+        )
+        return block.attn.proj(out[0].transpose(0, 1).flatten(1))
+
+    def parts(block, states, turn):
+        qkv = block.attn.qkv(block.norm1(states)).view(len(states), 3, block.attn.num_heads, -1)
+        query, key, value = qkv.unbind(1)
+        return *apply_rotary_pos_emb_vision(query, key, *turn), value
+
+    planes, seen = [], []
+    for block in visual.blocks:
+        seen.append(glance)
+        q, k, v = parts(block, glance, turns["own"])
+        glance = glance + attend(block, q, k, v)
+        glance = glance + block.mlp(block.norm2(glance))
+    for number, block in enumerate(visual.blocks):
+        layer = number - 1 if mutant == "another layer" else number
+        source = visual.blocks[layer]
+        _, more_keys, more_values = parts(source, seen[layer], turns["native"])
+        q, k, v = parts(block, states, turns["kept"])
+        k, v = torch.cat([more_keys[beside], k]), torch.cat([more_values[beside], v])
+        states = states + attend(block, q, k, v)
+        states = states + block.mlp(block.norm2(states))
+        if number in visual.deepstack_visual_indexes:
+            merger = visual.deepstack_merger_list[visual.deepstack_visual_indexes.index(number)]
+            planes.append(merger(states))
+    return [visual.merger(states), *planes]
+
+
+def with_context(host, picture, kept, glance_grid):
+    ((_, made),) = encode_glances(host, [picture], [glance_grid])
+    tokens = encoding.encode_before(host.model.model.visual, picture, kept, context=made)
+    return tokens.planes
+
+
+def worst(a, b):
+    return max(float((x - y).abs().max()) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("glance_grid", [GLANCE, (3, 3), (1, 1), (1, 12)])
+def test_kept_cells_meet_the_glance_of_the_slow_reference(host, image, glance_grid, no_grad):
+    picture = host.picture(image)
+    kept = allocation(picture.grid, 0, 1, 13, 14, 25, 26, 60, 119)
+    ours = with_context(host, picture, kept, glance_grid)
+    assert worst(ours, two_frames(host, picture, kept, glance_grid)) < 1e-5 * max(
+        1, float(ours[0].abs().max())
+    )
+
+
+@pytest.mark.parametrize("mutant", ["unturned", "another layer"])
+def test_a_mistaken_context_is_seen(tiny, image, mutant, no_grad):
+    picture = tiny.picture(image)
+    kept = allocation(picture.grid, 0, 30, 60, 119)
+    ours = with_context(tiny, picture, kept, GLANCE)
+    assert worst(ours, two_frames(tiny, picture, kept, GLANCE, mutant)) > 1e-2
+
+
+def test_coarse_cells_meet_the_glance_too(tiny, image, no_grad):
+    picture = tiny.picture(image)
+    cells = torch.tensor([[1, 0, 0], [0, 5, 5], [2, 2, 2]])
+    kept = Allocation(picture.grid, cells, torch.full((3,), 100))
+    ours = with_context(tiny, picture, kept, GLANCE)
+    assert worst(ours, two_frames(tiny, picture, kept, GLANCE)) < 1e-4
+
+
+def test_pictures_packed_together_meet_their_own_contexts(tiny, image, no_grad):
+    pictures = [tiny.picture(image), tiny.picture(image.rotate(180).crop((0, 0, 256, 320)))]
+    kept = [allocation(pictures[0].grid, 3, 4, 50), allocation(pictures[1].grid, 7, 8, 9, 40)]
+    grids = [GLANCE, (5, 4)]
+    visual = tiny.model.model.visual
+    made = [c for _, c in encode_glances(tiny, pictures, grids)]
+    apart = [with_context(tiny, *one) for one in zip(pictures, kept, grids)]
+    for contexts in (made, [made[0], None]):
+        together = encoding.encode_kept(visual, pictures, kept, [0, 0], 0.0, contexts)
+        alone = (
+            apart[1] if contexts[1] else encoding.encode_before(visual, pictures[1], kept[1]).planes
+        )
+        assert worst(together[0].planes, apart[0]) < 1e-4
+        assert worst(together[1].planes, alone) < 1e-4
+    crossed = encoding.encode_kept(visual, pictures, kept, [0, 0], 0.0, made[::-1])
+    assert worst(crossed[0].planes, apart[0]) > 1e-2
+
+
+def test_what_is_seen_sharply_is_left_out_of_the_context():
+    everything = allocation((8, 10), *range(80))
+    assert context.covered(everything, GLANCE).all()
+    corner = allocation(
+        (8, 10), 0, 1, 10, 11, 2
+    )  # the first of 2 x 2 tokens, and a part of the next
+    assert context.covered(corner, GLANCE).nonzero().flatten().tolist() == [0]
+    # Of 3 columns over 10 tokens the first reaches into the fourth token.
+    row = allocation((1, 10), 0, 1, 2)
+    assert not context.covered(row, (1, 3)).any()
+    assert context.covered(allocation((1, 10), 0, 1, 2, 3), (1, 3)).tolist() == [True, False, False]
+
+
+def test_everything_kept_is_the_stock_encoder_bit_for_bit(host, image, no_grad):
+    picture = host.picture(image)
+    everything = allocation(picture.grid, *range(picture.tokens))
+    stock = encoding.encode_all(host.model.model.visual, picture)
+    assert worst(with_context(host, picture, everything, GLANCE), stock.planes) == 0
+
+
+def test_without_a_context_the_encoder_is_stock_and_is_so_after_one(image, no_grad):
+    host = tiny_host()
+    visual, picture = host.model.model.visual, host.picture(image)
+    assert context.is_installed(visual)
+    host.model.set_attn_implementation({"vision_config": "sdpa"})
+    stock = encoding.encode_all(visual, picture)
+    assert not context.is_installed(visual)
+    context.install(host.model)
+    assert host.model.config.text_config._attn_implementation == "sdpa"
+    with_context(host, picture, allocation(picture.grid, 1, 2), GLANCE)
+    assert worst(encoding.encode_all(visual, picture).planes, stock.planes) == 0
+
+
+def test_a_realization_that_was_put_away_is_glanced_at_anew(tiny, image, no_grad):
+    ask = tiny.prepare(image, QUESTION)
+    config = Config(context="glance", allocator="topk")
+    fresh = Realizer(tiny).realize(ask, QUESTION, config)
+    tokens = tiny.encode(ask.picture, fresh)
+    assert worst(tiny.encode(ask.picture, without_state(fresh)).planes, tokens.planes) < 1e-6
+    ((_, made),) = encode_glances(tiny, [ask.picture], [tuple(fresh.glance.attention.shape[-2:])])
+    by_hand = encoding.encode_before(
+        tiny.model.model.visual, ask.picture, fresh.allocation, context=made
+    )
+    assert worst(tokens.planes, by_hand.planes) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (Config(context="glance"), "glance"),
+        (Config(context="glance", glance="off"), "cells"),
+        (Config(context="none"), "none"),
+        (Config(context="cells"), "cells"),
+        (Config(), "cells"),
+    ],
+)
+def test_what_the_kept_cells_are_encoded_with(tiny, image, config, kind, no_grad):
+    visual = tiny.model.model.visual
+    realization = Realizer(tiny).realize(tiny.prepare(image, QUESTION), QUESTION, config)
+    assert encoding.context_kind(realization, None, visual) == kind
+
+
+def test_where_attention_takes_no_context_the_cells_serve(image, no_grad):
+    host = tiny_host()
+    host.model.set_attn_implementation({"vision_config": "sdpa"})
+    answers = [
+        host.generate(image, QUESTION, config=Config(context=kind), max_new_tokens=4)
+        for kind in ("glance", "cells")
+    ]
+    assert answers[0].text == answers[1].text and answers[0].realization.fallback is None
+
+
+def test_blocks_that_run_again_meet_the_same_pictures(tiny):
+    visual = tiny.model.model.visual
+    layers = [[(torch.full((1, 1, 1, 1), float(p)),) * 2 for _ in visual.blocks] for p in (1, 2)]
+    beside, own = Beside(visual, layers), torch.zeros(1, 1, 1, 1)
+    met = [float(beside(visual.blocks[0].attn, own, own)[0].max()) for _ in range(4)]
+    assert met == [1, 2, 1, 2]
+    assert float(beside(visual.blocks[1].attn, own, own)[0].max()) == 1
