@@ -153,7 +153,7 @@ class Components(nn.Module):
         return [plane[0] for plane in corrected]
 
 
-def build(sizes: dict[str, dict[str, Any]]) -> Components:
+def build(sizes: dict[str, dict[str, Any]], context: str = "cells") -> Components:
     """Untrained components of these sizes.
 
     Raises:
@@ -162,17 +162,21 @@ def build(sizes: dict[str, dict[str, Any]]) -> Components:
     if not isinstance(sizes, dict) or set(sizes) - set(PARTS):
         raise ValueError(f"parts are {sizes!r}, expected some of {', '.join(PARTS)}")
     try:
-        return Components({name: PARTS[name](**size) for name, size in sizes.items()})
+        return Components({name: PARTS[name](**size) for name, size in sizes.items()}, context)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"parts have sizes that fit none: {error}") from error
 
 
 def for_base(
-    config: Any, attention_layers: list[int], parts: list[str], **adapter: bool
+    config: Any,
+    attention_layers: list[int],
+    parts: list[str],
+    context: str = "cells",
+    **adapter: bool,
 ) -> Components:
     """Untrained components named in `parts`, of the sizes that a Qwen3-VL's config asks for.
 
-    `adapter` are options of `QualityAdapter`.
+    `context` is what kept cells will be encoded with; `adapter` are options of `QualityAdapter`.
     """
     text, vision = config.text_config, config.vision_config
     size, per_layer = text.hidden_size, text.num_attention_heads
@@ -189,7 +193,7 @@ def for_base(
             size, 1 + len(vision.deepstack_visual_indexes), **adapter
         ),
     }
-    return Components({name: makers[name]() for name in parts})
+    return Components({name: makers[name]() for name in parts}, context)
 
 
 def fingerprint(model: Any) -> str:

@@ -187,6 +187,7 @@ def test_weights_of_another_format_are_refused(tmp_path):
     [
         ({"embedding_size": None}, "embedding_size None, expected a positive integer"),
         ({"parts": {"policy": {"embedding_size": SIZE, "hidden_size": 7}}}, "do not fit their"),
+        ({"context": "halo"}, "context 'halo', expected one of auto, glance, cells, none"),
         ({"parts": {"policy": {"width": 7}}}, r"do not fit their config\.json: parts have sizes"),
         ({"parts": {"brain": {}}}, "expected some of policy, combiner"),
         ({"parts": None}, "do not fit their config.json: parts are None"),
@@ -273,3 +274,11 @@ def test_the_bundled_base_is_small_real_and_loads():
     assert config.text_config.rope_parameters["mrope_interleaved"] is True
     assert sum(f.stat().st_size for f in loading.BUNDLED_BASE.iterdir()) < 20e6
     assert host.is_bundled and host.name == "bundled base"
+
+
+def test_weights_say_what_the_kept_cells_were_encoded_with(bundled, tmp_path):
+    assert bundled.policy(Config()).context == "cells"  # weights from before there was a choice
+    parts = components.Components({"policy": TensionPolicy(SIZE)}, "glance")
+    qwen_weights.save_components(parts, tmp_path, base=bundled.name, **bundled.identity())
+    loaded = qwen_weights.load_components(tmp_path, None, base=bundled.name, **bundled.identity())
+    assert loaded.context == "glance"

@@ -58,7 +58,7 @@ def test_batched_glances_are_those_of_one_question(host, picture):
     budget = glance_tokens(asks[0].picture.grid)
     with torch.no_grad():
         one = [host.glance(ask, q, budget) for ask, q in zip(asks, QUESTIONS)]
-        glances = frozen.glance_pictures(host, [ask.picture for ask in asks])
+        glances = [t for t, _ in frozen.glance_pictures(host, [ask.picture for ask in asks])]
         many = frozen.readings(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
     for row, glance in enumerate(one):
         for name in ("attention", "heads", "states", "answering"):
@@ -71,10 +71,15 @@ def test_tokens_encoded_together_are_those_encoded_alone(host, picture):
     kept = [torch.tensor([3, 10, 11, 40]), torch.tensor([0, 7])]
     with torch.no_grad():
         together = frozen.encode_kept(host, pictures, kept)
-        for p, index, tokens in zip(pictures, kept, together):
+        contexts = [context for _, context in frozen.glance_pictures(host, pictures)]
+        beside = frozen.encode_kept(host, pictures, kept, contexts)
+        for p, index, tokens, own, near in zip(pictures, kept, together, contexts, beside):
             allocation = native_allocation(index, p.grid, torch.ones(len(index)))
-            around = glance_tokens(p.grid), HALO
-            alone = encoding.encode_before(host.model.model.visual, p, allocation, *around)
+            around, visual = (glance_tokens(p.grid), HALO), host.model.model.visual
+            alone = encoding.encode_before(visual, p, allocation, *around)
+            with_glance = encoding.encode_before(visual, p, allocation, context=own)
+            assert torch.allclose(near.features, with_glance.features, atol=1e-4)
+            assert not torch.allclose(near.features, tokens.features, atol=1e-2)
             assert torch.equal(tokens.places, alone.places)
             assert torch.allclose(tokens.features, alone.features, atol=1e-4)
             assert torch.allclose(tokens.deepstack[-1], alone.deepstack[-1], atol=1e-4)

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from arr_coc import components as trained
 from arr_coc.components import Components
+from arr_coc.config import CONTEXTS
 from arr_coc.qwen.loading import Base, first_line, looks_like_path, why_not_fetched
 
 log = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ def load_components(
             f"of the same size but other weights (fingerprint {fingerprint})"
         )
     try:
-        loaded = trained.build(config["parts"])
+        loaded = trained.build(config["parts"], config.get("context", "cells"))
         loaded.load_state_dict(_tensors(folder, name))
     except (KeyError, ValueError, RuntimeError) as error:
         if isinstance(error, WeightsError):
@@ -153,6 +154,11 @@ def _weights_config(folder: Path, name: str) -> dict[str, Any]:
     version = config.get("format_version") if isinstance(config, dict) else None
     if version != FORMAT_VERSION:
         raise WeightsError(f"{name} have format_version {version!r}, expected {FORMAT_VERSION}")
+    context = config.get("context", "cells")  # what weights of before were trained for
+    if context not in CONTEXTS:
+        raise WeightsError(
+            f"{name} have context {context!r}, expected one of {', '.join(CONTEXTS)}"
+        )
     size = config.get("embedding_size")
     if not isinstance(size, int) or size < 1:
         raise WeightsError(f"{name} have embedding_size {size!r}, expected a positive integer")
@@ -192,6 +198,7 @@ def save_components(
         "base_model": base,
         "embedding_size": embedding_size,
         "fingerprint": fingerprint,
+        "context": parts.context,
         "parts": parts.sizes(),
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")

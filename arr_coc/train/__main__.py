@@ -75,11 +75,13 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
         host.model.config,
         host.attention_layers,
         settings.parts,
+        settings.context or "cells",
         attends=settings.adapter_attends,
         glances=True,
     )
     if settings.init:
         parts = continued(host, settings.init, new=parts, renew=settings.renew, only=settings.only)
+        parts.context = settings.context or parts.context
     return Learner(host, parts.to(device), settings.seed, settings.budgets)
 
 

@@ -52,15 +52,19 @@ def hard_selection(
     group: Group,
     decision: Decision,
     rows: Sequence[int],
+    context: str = "cells",
 ) -> HardSelection:
-    """What each question of `rows` keeps, its budget of tokens, as inference would keep them."""
+    """What each question of `rows` keeps, its budget of tokens, as inference would keep them.
+
+    `context` is what the kept cells are encoded with, one of `config.CONTEXTS`.
+    """
     rows = list(rows)
     scores, budget, even = (t[rows] for t in (decision.scores, decision.budget, decision.even))
     kept = relaxation.hard_allocation(scores, budget, even)
     with torch.no_grad():
-        partial = frozen.encode_kept(
-            host, [group.pictures[group.picture_of[r]] for r in rows], kept
-        )
+        owners = [group.picture_of[row] for row in rows]
+        contexts = [group.contexts[p] for p in owners] if context == "glance" else None
+        partial = frozen.encode_kept(host, [group.pictures[p] for p in owners], kept, contexts)
     # Straight-through: forward, a kept token is wholly there; backward, it has the gradient of its
     # soft share. Here the tensions learn what tokens from everywhere are worth to an encoder that
     # sees little else.

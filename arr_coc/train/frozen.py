@@ -16,6 +16,7 @@ from arr_coc.attending import native_allocation
 from arr_coc.config import HALO, glance_tokens
 from arr_coc.qwen import encoding
 from arr_coc.qwen.batch import padded
+from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.glance import Readings, encode_glances, read_glances
 from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
@@ -31,24 +32,34 @@ def encode_full(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]
 
 
 def encode_kept(
-    host: ARRCOCQwen, pictures: Sequence[Picture], kept: Sequence[Tensor]
+    host: ARRCOCQwen,
+    pictures: Sequence[Picture],
+    kept: Sequence[Tensor],
+    contexts: Sequence[EncoderContext | None] | None = None,
 ) -> list[TokenSet]:
     """The encoder on the native tokens at raster indices `kept` and what is around them, in one call.
 
-    As `ARRCOCQwen.encode` of each picture.
+    As `ARRCOCQwen.encode` of each picture: with `contexts` beside their glances' keys and values, else
+    with a halo and coarse cells.
     """
     allocations = [
         native_allocation(index.cpu(), picture.grid, torch.zeros(len(index)))
         for picture, index in zip(pictures, kept, strict=True)
     ]
+    visual = host.model.model.visual
+    if contexts is not None:
+        nothing = [0] * len(pictures)
+        return encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts)
     around = [glance_tokens(picture.grid) for picture in pictures]
-    return encoding.encode_kept(host.model.model.visual, pictures, allocations, around, HALO)
+    return encoding.encode_kept(visual, pictures, allocations, around, HALO)
 
 
-def glance_pictures(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]:
-    """What each picture's glance shows, standing at native places, as `ARRCOCQwen.glance`."""
-    glances = encode_glances(host, pictures, [_glance_grid(p) for p in pictures])
-    return [tokens for tokens, _ in glances]
+def glance_pictures(
+    host: ARRCOCQwen, pictures: Sequence[Picture]
+) -> list[tuple[TokenSet, EncoderContext | None]]:
+    """What each picture's glance shows, standing at native places, and its context, as
+    `ARRCOCQwen.glance`."""
+    return encode_glances(host, pictures, [_glance_grid(p) for p in pictures])
 
 
 def _glance_grid(picture: Picture) -> tuple[int, int]:
@@ -137,6 +148,7 @@ class Group:
     pictures: list[Picture]  # P
     full_tokens: list[TokenSet]  # P, the full encoder's
     glance_tokens: list[TokenSet]  # P, the low-resolution pass's
+    contexts: list[EncoderContext | None]  # P, the keys and values of the low-resolution pass
     prompts: list[Prompt]  # B
     answers: list[list[int]]  # B, token ids with the end token
     glances: Readings  # B
@@ -169,7 +181,8 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
     picture_of = [p for p, sample in enumerate(samples) for _ in sample.questions]
     questions = [question for sample in samples for question in sample.questions]
     prompts = [host.prompt(pictures[p], q.text) for p, q in zip(picture_of, questions)]
-    full_tokens, small_tokens = encode_full(host, pictures), glance_pictures(host, pictures)
+    full_tokens = encode_full(host, pictures)
+    small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures)))
     shown = [small_tokens[p] for p in picture_of]
     glances = readings(host, prompts, shown, _glance_grid(pictures[0]))
     covered = [
@@ -191,6 +204,7 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
         pictures=pictures,
         full_tokens=full_tokens,
         glance_tokens=small_tokens,
+        contexts=contexts,
         prompts=prompts,
         answers=[answer_ids(host, q.answer) for q in questions],
         glances=glances,

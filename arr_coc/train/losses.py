@@ -82,7 +82,7 @@ def question_losses(
     losses["answer"] = _placed(answer_loss(host, group, logits), soft, group)
     observed = {}
     if hard:
-        selection = hard_selection(host, parts.adapter, group, decision, hard)
+        selection = hard_selection(host, parts.adapter, group, decision, hard, parts.context)
         # From an answer that the kept places do not hold the adapter would learn to guess.
         learnable = is_answered(host, group, hard, selection.full)
         adapted = detached_unless(learnable, selection.adapted)

@@ -16,6 +16,7 @@ MODULE = "arr_coc.train"
 ABOUT = "Train ARR-COC's parts for a Qwen3-VL base: head weights, couplings, tensions, combiner, adapter."
 FIRST_SEED = 500_000_000  # the base trains on others
 DATA = ("scenes", "folder", "hub")
+TRAINABLE_CONTEXTS = ("cells", "glance")
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
 
 
@@ -32,6 +33,7 @@ class Settings:
     shapes: str | None
     parts: list[str]
     adapter_attends: bool
+    context: str | None
     init: Path | None
     renew: list[str]
     only: list[str]
@@ -80,6 +82,8 @@ def parser() -> argparse.ArgumentParser:
                    help=f"of {', '.join(PARTS)} (default: all)")  # fmt: skip
     p.add_argument("--adapter-attends", action="store_true",
                    help="kept tokens see each other in the adapter")  # fmt: skip
+    p.add_argument("--context", choices=TRAINABLE_CONTEXTS,
+                   help="kept cells are encoded with (default: as --init, else cells)")  # fmt: skip
     p.add_argument("--init", type=Path, help="go on from these weights (a folder)")
     p.add_argument("--renew", nargs="+", choices=list(PARTS), metavar="PART", default=[],
                    help="of --init, start these anew")  # fmt: skip
