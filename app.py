@@ -23,15 +23,16 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 from gradio.data_classes import FileData
+from gradio.events import Dependency
 
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
-from arr_coc.page import changes, cost, frame, measured, parts, share
+from arr_coc.page import changes, cost, frame, measured, parts, share, stamps
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.service import comparing, recordings
 from arr_coc.service.decision import Where
-from arr_coc.service.loader import Loader, base_to_come
+from arr_coc.service.loader import Loader, base_to_come, identity_to_come
 from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.sessions import keep_forgetting
 
@@ -67,6 +68,7 @@ def run_on_gpu(request: comparing.Request) -> Iterator[tuple[str, Any]]:
     yield from comparing.compare_stream(LOADER.get(), request, LOOK_SECONDS)
 
 
+IDENTITY = identity_to_come()
 LOCAL = LocalHandlers(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 MODEL = ModelHandlers(LOCAL, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
 
@@ -132,8 +134,8 @@ def layout() -> Parts:
             show(measured.at_2b(RESULTS))
         named["more"] = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
         named |= parts.other_questions()
-        show(measured.section(RESULTS), elem_id="arr-results")
-        published = bool(measured.load(RESULTS))
+        show(measured.section(RESULTS, IDENTITY), elem_id="arr-results")
+        published = bool(measured.load(RESULTS, IDENTITY))
         with gr.Accordion("Figures", open=False, visible=published, elem_id="arr-figures") as named[
             "figures"
         ]:
@@ -145,44 +147,71 @@ def layout() -> Parts:
         named["about"] = show(parts.about(LOCAL.bundled), elem_id="arr-about")
         named["file"] = gr.Textbox(visible="hidden", elem_id="arr-file")
         named["ahead"] = gr.Textbox(visible="hidden", elem_id="arr-ahead")
+        named["key"] = gr.Textbox(first.key, visible="hidden", elem_id="arr-key")
+        named["imposed"] = gr.Textbox(visible="hidden", elem_id="arr-imposed")
+        named["run"] = gr.Textbox(visible="hidden", elem_id="arr-run")
     return Parts(**named)
 
 
 def wire(demo: gr.Blocks, page: Parts) -> None:
     """What happens when: every event of the page and its handler."""
-    wire_comparing(page)
+    long = [wire_comparing(page), wire_reasons(page)]
+    wire_overtaking(page, long)  # before what brings the other picture or question
     wire_pictures(page)
-    wire_reasons(page)
     wire_settings(page)
     opening = [*page.of(changes.Fresh), page.percent]
-    demo.load(LOCAL.on_open, None, opening, js=parts.CARD_VIEW_JS, **QUICK)
+    opened = demo.load(LOCAL.on_open, None, opening, js=parts.CARD_VIEW_JS, **QUICK)
+    opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
     demo.load(MODEL.on_ready, None, page.of(changes.Ready), **QUICK)
 
 
-def wire_comparing(page: Parts) -> None:
-    """Compare, Stop, and everything that presses Compare, which is dead while it compares."""
+def wire_comparing(page: Parts) -> Dependency:
+    """Compare and everything that presses it, dead while the very same is asked; returns its run."""
     pressed = [page.question.submit, page.again.click]
-    gr.on(pressed, None, None, None, js=parts.PRESS_JS, **QUICK)
+    gr.on(pressed, None, None, None, js=stamps.PRESS_JS, **QUICK)
     more = page.more.click(LOCAL.on_more, page.percent, [page.percent, page.tier], **QUICK)
-    more.then(None, None, None, js=parts.PRESS_JS, **QUICK)
-    page.go.click(None, None, [page.answers, page.strip, page.go], js=parts.QUEUED_JS, **QUICK)
-    waiting = page.go.click(MODEL.on_waiting, None, page.ahead, **QUICK)
+    more.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
+    shown = page.all(stamps.SHOWN)
+    page.go.click(None, shown, [page.answers, page.strip, page.go], js=parts.QUEUED_JS, **QUICK)
+    numbered = stamps.numbered(1)
+    waiting = page.go.click(
+        MODEL.on_waiting, [page.turn, page.run], page.ahead, js=numbered, **QUICK
+    )
     waiting.then(None, page.ahead, None, js=parts.AHEAD_JS, **QUICK)
     running = page.go.click(
         MODEL.on_compare,
         inputs_kwargs=page.named(
-            "picture", "question", "percent", "glance", "prune", "allocator", "tier", "new_tokens",
-            "revision", "native_tokens", "shrunk", "tensions", "chosen", "drawn",
+            "turn", "run", "key", "picture", "question", "percent", "glance", "prune", "allocator",
+            "tier", "new_tokens", "revision", "native_tokens", "shrunk", "tensions", "chosen", "drawn",
         ),
         outputs=page.of(changes.Compared),
+        js=numbered,
         trigger_mode="multiple",  # a click while Stop is still at work is not lost
         **GPU,
         **PRIVATE,
     )  # fmt: skip
     shown = [page.answers, page.strip]
     running.failure(None, shown, [*shown, page.go], js=parts.FULL_JS, **QUICK)
-    page.stop.click(None, page.answers, page.answers, js=parts.UNQUEUED_JS, **QUICK)
-    page.stop.click(MODEL.on_stop, page.looks, page.of(changes.Stopped), cancels=[running], **QUICK)
+    changed = [getattr(page, name).change for name in stamps.SHOWN]
+    gr.on(changed, None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
+    page.watch.select(None, None, page.go, js=stamps.BUTTON_JS, **QUICK)
+    return running
+
+
+def wire_overtaking(page: Parts, long: list[Dependency]) -> None:
+    """What ends the run that is open, and lets nothing of it arrive any more; `long` are cancelled."""
+    pictures = [page.cards.select, page.draw.click, page.picture.upload, page.put.click]
+    overtaking = [*pictures, page.writing.submit, page.chips.select, page.stop.click]
+    gr.on(overtaking, None, page.answers, [page.answers, page.go], js=parts.OVER_JS, **QUICK)
+    gr.on(
+        overtaking,
+        MODEL.on_stop,
+        [page.looks, page.turn, page.run],
+        page.of(changes.Stopped),
+        js=stamps.numbered(2),
+        cancels=long,
+        **QUICK,
+    )
 
 
 def wire_pictures(page: Parts) -> None:
@@ -190,34 +219,37 @@ def wire_pictures(page: Parts) -> None:
     fresh = page.of(changes.Fresh)
     page.cards.select(LOCAL.on_pick, None, fresh, **QUICK)
     page.own.click(LOCAL.on_own, None, page.picture, **QUICK)
-    page.picture.upload(LOCAL.on_own_picture, page.picture, fresh, **QUICK)
+    own = [page.picture, page.question, page.chosen, page.drawn]
+    page.picture.upload(LOCAL.on_own_picture, own, fresh, **QUICK)
     page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)
     put_up = [page.put.click, page.writing.submit]
     gr.on(put_up, LOCAL.on_sign, page.writing, fresh, **QUICK)
     chosen = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
-    chosen.then(None, None, None, js=parts.PRESS_JS, **QUICK)
-    page.question.input(None, None, None, js=parts.STALE_JS, **QUICK)
+    chosen.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
 
 
-def wire_reasons(page: Parts) -> None:
-    """Gauges to drag, maps of other questions, figures, and what can be saved."""
+def wire_reasons(page: Parts) -> Dependency:
+    """Gauges to drag, maps of other questions, figures, what can be saved; returns the maps' run."""
     tuned = page.of(changes.Tuned)
     page.gauges.release(LOCAL.on_tensions, page.shown, tuned, trigger_mode="always_last", **QUICK)
     page.reset.click(LOCAL.on_reset, page.shown, tuned, **QUICK)
     page.compare_maps.click(None, None, page.others, js=parts.LOOKING_JS, **QUICK)
-    page.compare_maps.click(
+    looking = page.compare_maps.click(
         MODEL.on_others,
         inputs_kwargs=page.named(
-            "picture", "question", "second", "third",
+            "key", "picture", "question", "second", "third",
             "percent", "tier", "allocator", "revision", "native_tokens",
         ),
         outputs=page.others,
         **GPU,
         **PRIVATE,
     )  # fmt: skip
-    page.figures.expand(lambda: measured.figures(RESULTS), None, page.drawn_figures, **QUICK)
+    page.figures.expand(
+        lambda: measured.figures(RESULTS, IDENTITY), None, page.drawn_figures, **QUICK
+    )
     saved = page.links.select(LOCAL.on_save, page.shown, page.file, **QUICK)
     saved.then(None, page.file, None, js=share.DOWNLOAD, **QUICK)
+    return looking
 
 
 def wire_settings(page: Parts) -> None:

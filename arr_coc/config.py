@@ -24,6 +24,7 @@ MINIMUM_BUDGET = 4
 GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 64, 4
 HALO = 0.5
 NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
+QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
 # 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
 MAX_PIXELS = 1024 * 1024
 # Tokens of an answer, and seconds of decoding after which it ends with what there is by then.

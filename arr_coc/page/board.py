@@ -10,6 +10,8 @@ from typing import NamedTuple, TypedDict
 from PIL import Image
 
 from arr_coc.page import cost, frame, results, viewer, why
+from arr_coc.page.stamps import Stamp, mark, stamp_of, with_tensions
+from arr_coc.page.visit import Visit, tension_words
 from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
@@ -36,9 +38,16 @@ class Shown(TypedDict):
     truth: str | None
     note: str
     recorded: str
+    stamp: Stamp | None
 
 
-def live(image: Image.Image, result: ComparisonResult, truth: str | None, note: str) -> Shown:
+def live(
+    image: Image.Image,
+    result: ComparisonResult,
+    truth: str | None,
+    note: str,
+    stamp: Stamp | None = None,
+) -> Shown:
     """A comparison that has just run."""
     return Shown(
         picture=viewer.picture_url(image),
@@ -48,6 +57,7 @@ def live(image: Image.Image, result: ComparisonResult, truth: str | None, note: 
         truth=truth,
         note=note,
         recorded="",
+        stamp=stamp,
     )
 
 
@@ -55,6 +65,7 @@ def recorded(
     folder: Path,
     example: frame.Example | None,
     reports: tuple[recordings.About | None, list[recordings.Recording]],
+    key: str = "",
 ) -> Shown | None:
     """The recorded comparison of a card, from `recordings.load`; None where there is none."""
     about, all_recordings = reports
@@ -64,7 +75,9 @@ def recorded(
     if not recording:
         return None
     with Image.open(example.path) as picture:
-        shown = live(picture, recording["result"], example.answer, results.note_of(example))
+        stamp = stamp_of(Visit(key=key, question=example.question))
+        note = results.note_of(example)
+        shown = live(picture, recording["result"], example.answer, note, stamp)
     return {**shown, "recorded": recorded_words(about)}
 
 
@@ -86,7 +99,7 @@ def recorded_words(about: recordings.About) -> str:
 def board(shown: Shown) -> Board:
     """The page's pieces for a comparison."""
     result, size = shown["result"], tuple(shown["size"])
-    return Board(
+    pieces = Board(
         viewer.viewer(shown["picture"], size, shown["where"]),
         results.answers(result["full"], result["focused"], shown["truth"], shrunk=result["shrunk"]),
         results.strip(result, shown["note"], shown["recorded"]),
@@ -94,6 +107,8 @@ def board(shown: Shown) -> Board:
         why.gauges(shown["where"]),
         cost.cost(result, bool(shown["recorded"])),
     )
+    stamped = mark(shown["stamp"])
+    return Board(*(piece and piece + stamped for piece in pieces))
 
 
 def blank(image: Image.Image | Path | None, message: str = "") -> Board:
@@ -115,13 +130,14 @@ def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, dict[str, 
     where = shown["result"]["where"]
     if where is not None:
         where = decision.decide_again(where, *tensions) if tensions else decision.as_chosen(where)
+    stamp = shown["stamp"] and with_tensions(shown["stamp"], tension_words(tensions))
     shown, size = {**shown, "where": where}, tuple(shown["size"])
     pieces = {
         "look": viewer.viewer(shown["picture"], size, where),
         "why": why.maps(where, size),
         "gauges": why.gauges(where),
     }
-    return shown, pieces
+    return shown, {name: piece and piece + mark(stamp) for name, piece in pieces.items()}
 
 
 def side_by_side(image: Image.Image, questions: list[str], wheres: list[Where]) -> str:

@@ -32,6 +32,10 @@ class Fresh(NamedTuple):
     others: Any = UNCHANGED
     second: Any = UNCHANGED
     third: Any = UNCHANGED
+    key: Any = UNCHANGED
+    imposed: Any = UNCHANGED
+    said_picture: Any = UNCHANGED
+    said_tensions: Any = UNCHANGED
 
 
 class Compared(NamedTuple):
@@ -49,23 +53,25 @@ class Compared(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """Stop was pressed."""
+    """Stop was pressed, or something else overtook the run."""
 
-    answers: Any
-    why: Any = ""
-    gauges: Any = ""
+    answers: Any = UNCHANGED
+    why: Any = UNCHANGED
+    gauges: Any = UNCHANGED
     looks: Any = None
     go: Any = UNCHANGED
 
 
 class Tuned(NamedTuple):
-    """The comparison shown was decided again under other tensions."""
+    """The comparison shown was decided again under other tensions, or why it was not."""
 
-    look: str
-    why: str
-    gauges: str
-    shown: Any
-    tensions: list[float] | None
+    look: Any = UNCHANGED
+    why: Any = UNCHANGED
+    gauges: Any = UNCHANGED
+    shown: Any = UNCHANGED
+    tensions: Any = UNCHANGED
+    imposed: Any = UNCHANGED
+    said_tensions: str = ""
 
 
 class Ready(NamedTuple):

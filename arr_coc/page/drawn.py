@@ -97,6 +97,10 @@ def _one_of_each(by_kind: dict[str, list[tuple[str, str]]]) -> Iterator[tuple[st
 def clean_writing(text: str) -> str:
     """What may stand on a sign: 1 to 8 letters or digits, `$` and `=` among them; IntakeError otherwise."""
     cleaned = intake.clean_question(text)
+    if len(cleaned) > LONGEST:
+        raise intake.IntakeError(
+            f"A sign holds at most {LONGEST} letters; this has {len(cleaned)}."
+        )
     if not re.fullmatch(rf"(?=.*[A-Za-z0-9])[A-Za-z0-9$=]{{1,{LONGEST}}}", cleaned):
         raise intake.IntakeError(
             f"A sign has room for 1 to {LONGEST} letters or digits (A to Z, 0 to 9, $, =)."

@@ -4,6 +4,7 @@ Methods of `LocalHandlers` are gradio handlers; `app.py` wires them. Nothing her
 place in the queue.
 """
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from arr_coc.page.drawn import (
     sign_with,
     was_learned,
 )
-from arr_coc.page.refusals import refusal
-from arr_coc.page.visit import BY_SHARE, PERCENT
+from arr_coc.page.refusals import spoken
+from arr_coc.page.visit import BY_SHARE, PERCENT, tension_words
 from arr_coc.service import comparing, intake, recordings
+from arr_coc.service.loader import identity_to_come
 
 MORE = 2  # times as many tokens for another look
 NOT_KEPT = "This comparison is not kept any more: press Compare first."
@@ -43,7 +45,7 @@ class LocalHandlers:
     def __init__(self, folder: Path, on_space: bool = False, bundled: bool = False) -> None:
         self.folder, self.on_space, self.bundled = folder, on_space, bundled
         self.examples = frame.load_examples(folder)
-        self.recorded = recordings.load(folder)
+        self.recorded = recordings.load(folder, identity_to_come())
 
     def example_of(self, chosen: Any) -> frame.Example | None:
         """The card of that number, or None."""
@@ -71,7 +73,7 @@ class LocalHandlers:
         example, shown, note = self.example_of(chosen), None, ""
         question = question or (example.question if example else "")
         if example and question == example.question and percent == PERCENT:
-            shown = board.recorded(self.folder, example, self.recorded)
+            shown = board.recorded(self.folder, example, self.recorded, _card_key(chosen))
         if example and not self._is_recorded(example):
             note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
         pieces = board.board(shown) if shown else board.blank(example and example.path, note)
@@ -105,6 +107,10 @@ class LocalHandlers:
             others="",
             second="",
             third="",
+            key=secrets.token_hex(8) if chosen is None else _card_key(chosen),
+            imposed="",
+            said_picture=spoken(),
+            said_tensions=spoken(),
         )
 
     def on_pick(self, event: gr.EventData) -> Fresh:
@@ -124,14 +130,28 @@ class LocalHandlers:
         """The place to drop a picture of one's own."""
         return gr.update(value=None, visible=True)
 
-    def on_own_picture(self, picture: Any) -> Fresh:
-        """A visitor's own picture: no card is chosen any more, so no truth is known."""
+    def on_own_picture(
+        self, picture: Any, question: Any = None, chosen: Any = None, drawn: Any = None
+    ) -> Fresh:
+        """A visitor's own picture: no card is chosen any more, so no truth is known.
+
+        A question that was offered for the picture before goes with it; one's own stays. After a refusal
+        the place to drop a picture stays open.
+        """
+        example = self.example_of(chosen)
+        offered = [*dict(drawn or ()), *([example.question] if example else [])]
+        asked = "" if question in offered else None
         note = results.OWN_PICTURE if self.bundled else ""
         try:
+            if isinstance(picture, intake.IntakeError):
+                raise picture
             pieces = board.blank(intake.open_image(picture), note)
         except intake.IntakeError as error:
-            pieces = board.blank(None, str(error))._replace(look=UNCHANGED)
-        return self._fresh(pieces, gr.update(visible="hidden"), None)
+            pieces = board.blank(None)._replace(look=UNCHANGED)
+            again = gr.update(value=None, visible=True)
+            fresh = self._fresh(pieces, again, asked)
+            return fresh._replace(said_picture=spoken(str(error)))
+        return self._fresh(pieces, gr.update(visible="hidden"), asked)
 
     def on_draw(self, model: Any) -> Fresh:
         """A newly drawn picture with questions of kinds that the model can answer, truth known."""
@@ -148,7 +168,7 @@ class LocalHandlers:
         try:
             new = draw()
         except intake.IntakeError as error:
-            raise refusal(error) from None
+            return Fresh(said_picture=spoken(str(error)))
         return self._fresh(
             board.blank(new.image, note),
             gr.update(visible="hidden", value=new.image),
@@ -166,20 +186,21 @@ class LocalHandlers:
     def on_tensions(self, shown: Shown | None, event: gr.EventData) -> Tuned:
         """A gauge was let go: the maps already there are recombined; no model, no GPU."""
         if not shown:
-            raise refusal(intake.IntakeError(NOT_KEPT))
+            return Tuned(said_tensions=spoken(NOT_KEPT))
         try:
             tensions = comparing.check_tensions(_sent(event, "tensions"))
-            shown, pieces = board.under(shown, tensions)
-        except ValueError as error:
-            raise refusal(error) from None
-        return Tuned(**pieces, shown=shown, tensions=tensions)
+        except intake.IntakeError as error:
+            return Tuned(said_tensions=spoken(str(error)))
+        return self._tuned(shown, tensions)
 
     def on_reset(self, shown: Shown | None) -> Tuned:
         """Back to the tensions that the question had chosen."""
-        if not shown:
-            raise refusal(intake.IntakeError(NOT_KEPT))
-        shown, pieces = board.under(shown, None)
-        return Tuned(**pieces, shown=shown, tensions=None)
+        return self._tuned(shown, None) if shown else Tuned(said_tensions=spoken(NOT_KEPT))
+
+    def _tuned(self, shown: Shown, tensions: list[float] | None) -> Tuned:
+        shown, pieces = board.under(shown, tensions)
+        imposed, said = tension_words(tensions), spoken()
+        return Tuned(**pieces, shown=shown, tensions=tensions, imposed=imposed, said_tensions=said)
 
     def on_more(self, percent: Any) -> tuple[int, str]:
         """Twice the share for another look, and no tier that would override it."""
@@ -187,10 +208,10 @@ class LocalHandlers:
         return min(100, MORE * percent) if known else PERCENT, BY_SHARE
 
     def on_save(self, shown: Shown | None, event: gr.EventData) -> Any:
-        """The comparison as a file for the browser to save, `name|data: URL`."""
+        """The comparison as a file for the browser to save, `name|data: URL`; or why not, a sentence."""
         kind = _sent(event, "save")
         if not shown:
-            raise refusal(intake.IntakeError(NOTHING_TO_SAVE))
+            return NOTHING_TO_SAVE
         return share.saved(shown, kind) if kind in share.KINDS else UNCHANGED
 
     def on_question(self, chosen: Any, question: Any, percent: Any) -> Any:
@@ -201,6 +222,11 @@ class LocalHandlers:
             return UNCHANGED
         known = type(percent) in (int, float) and 5 <= percent <= 100
         return share.section(chosen, question, round(percent) if known else PERCENT, self.on_space)
+
+
+def _card_key(chosen: Any) -> str:
+    """What a card's picture is called in stamps."""
+    return f"card-{chosen}"
 
 
 def _sent(event: gr.EventData, name: str) -> Any:

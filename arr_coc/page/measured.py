@@ -13,8 +13,10 @@ from arr_coc.config import SHARE
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import ratio_words, seconds
 from arr_coc.peers.names import WORDS
+from arr_coc.service.recordings import Identity
 
 NONE = "No evaluation was published with this version yet, so there is nothing to show here."
+OTHER = "Nothing was measured with this base yet, so there is nothing to show here."
 FIGURES = {
     "accuracy-tokens.png": "Accuracy of every method against the visual tokens it holds",
     "accuracy-time.png": "Accuracy of every method against its time to the first token",
@@ -36,8 +38,11 @@ BENCHMARK, SHIPPED = "benchmark-2b-cpu.json", "before + separate glance"
 WORST = 3  # kinds named as failures
 
 
-def load(folder: Path) -> dict[str, dict[str, Any]]:
-    """The summaries by the name of their folder; those that cannot be read are left out."""
+def load(folder: Path, identity: Identity | None = None) -> dict[str, dict[str, Any]]:
+    """The summaries by the name of their folder; those that cannot be read are left out.
+
+    With an `identity`, also those of another base or other weights.
+    """
     summaries = {}
     order = list(TITLES)
     for path in sorted(
@@ -49,8 +54,17 @@ def load(folder: Path) -> dict[str, dict[str, Any]]:
             summary["methods"], summary["what"], summary["date"]
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        summaries[path.parent.name] = summary
+        if identity is None or _made_by(summary.get("identity", {}), identity):
+            summaries[path.parent.name] = summary
     return summaries
+
+
+def _made_by(measured: dict[str, Any], identity: Identity) -> bool:
+    """Whether a summary's identity is that base's; its weights count where it used any."""
+    base, weights = measured.get("sha256"), measured.get("weights_sha256", "")
+    ours = identity.base_sha256 or ""
+    same = ours.startswith(base) and bool(ours) if base else measured.get("base") == identity.base
+    return same and (identity.weights_sha256 or "").startswith(weights)
 
 
 def at_2b(folder: Path) -> str:
@@ -73,23 +87,25 @@ def at_2b(folder: Path) -> str:
     )
 
 
-def section(folder: Path) -> str:
+def section(folder: Path, identity: Identity | None = None) -> str:
     """The results as tables; one sentence where there are none."""
-    summaries = load(folder)
+    summaries = load(folder, identity)
     tables = [_evaluation(summary) for summary in summaries.values()]
     folded = [
         f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>{table}</details>'
         for name, table in zip(summaries, tables)
     ]
-    body = "".join(tables[:1] + folded[1:]) or _sentence(NONE)
+    body = "".join(tables[:1] + folded[1:]) or _sentence(
+        OTHER if identity and load(folder) else NONE
+    )
     return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
 
 
-def figures(folder: Path) -> str:
+def figures(folder: Path, identity: Identity | None = None) -> str:
     """The figures of all evaluations, inline; a sentence where there are none."""
     drawn = [
         _figure(folder / name / file, f"{words} ({summary['what']})")
-        for name, summary in load(folder).items()
+        for name, summary in load(folder, identity).items()
         for file, words in FIGURES.items()
         if (folder / name / file).is_file()
     ]

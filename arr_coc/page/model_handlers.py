@@ -5,6 +5,7 @@ hands in.
 """
 
 import html
+import re
 import statistics
 import time
 from collections import deque
@@ -16,9 +17,10 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 
 from arr_coc.page import board, drawn, frame, parts, results
-from arr_coc.page.changes import UNCHANGED, Compared, Ready, Stopped
+from arr_coc.page.changes import Compared, Ready, Stopped
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.refusals import refusal
+from arr_coc.page.stamps import Turn, mark, stamp_of
 from arr_coc.page.visit import NO_PICTURE, Visit
 from arr_coc.service import comparing, intake, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
@@ -28,8 +30,9 @@ from arr_coc.service.uploads import source_of
 
 LAST_RUNS = 20  # whose seconds tell how long the queue will take
 WORTH_SAYING_S = 3.0
+SPEAKS_OF_SHRUNK = re.compile(r"[^.]*\b[Ss]hrink\w*[^.]*\.")
 NOT_YET = "The model is waking up; what this costs is known when it is there."
-BUSY, FREE = gr.update(interactive=False), gr.update(interactive=True)
+FREE = gr.update(interactive=True)
 
 
 class ModelHandlers:
@@ -52,8 +55,9 @@ class ModelHandlers:
         yield from self.on_gpu(request)
         self.took.append(time.monotonic() - begun)
 
-    def on_waiting(self) -> str:
+    def on_waiting(self, turn: Turn | None = None, run: Any = "") -> str:
         """How long a request that was just made will wait, in a sentence; "" where it hardly will."""
+        (turn or Turn()).take(run)
         waiting = self.waiting()
         seconds = waiting * statistics.median(self.took) if self.took else 0
         if seconds < WORTH_SAYING_S:
@@ -72,31 +76,27 @@ class ModelHandlers:
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None
 
-    def on_compare(self, **inputs: Any) -> Iterator[Compared]:
-        """Stream the looks, then what they cost and where looking paid; the inputs make a `Visit`."""
+    def on_compare(
+        self, turn: Turn | None = None, run: Any = "", **inputs: Any
+    ) -> Iterator[Compared]:
+        """Stream the looks, then what they cost and where looking paid; the inputs make a `Visit`.
+
+        Once the run has lost its turn nothing more is shown, not even a refusal.
+        """
+        turn = turn or Turn()
+        turn.take(run)
         try:
-            visit = Visit(**inputs)
-            request = visit.request()
-            truth = self.local.truth_of(request.question, visit.chosen, visit.drawn)
-            looks = {"full": empty_look(), "focused": None, "shrunk": None}
-            answers = results.answers(**looks, truth=truth, running=True)
-            yield Compared(answers=answers, strip="", cost="", shown=None, looks=looks, go=BUSY)
-            token_grid.check(visit.native_tokens, token_grid.sizes(self.loader.get()))
-            for kind, value in finish_interrupted(self.run(request), self.loader.get(), request):
-                if kind == "result":
-                    break
-                looks[kind] = value
-                answers = results.answers(**looks, truth=truth, running=True)
-                yield Compared(answers=answers, looks=looks)
-            note = self._note(visit, request, value)
-            shown = board.live(request.image, value, truth, note)
-            yield Compared(**board.board(shown)._asdict(), shown=shown, looks=None, go=FREE)
+            for change in self._compared(Visit(**inputs), str(run)):
+                if not turn.holds(run):
+                    return
+                yield change
         except Exception as error:  # whatever it is, it is said in a sentence
+            if not turn.holds(run):
+                return
             failure = refusal(error)
-            message = results.message(html.unescape(failure.message))
             yield Compared(
                 answers=results.answers(None, None),
-                strip=message,
+                strip=results.message(html.unescape(failure.message)),
                 why="",
                 gauges="",
                 cost="",
@@ -106,14 +106,51 @@ class ModelHandlers:
             )
             raise failure from None
 
+    def _compared(self, visit: Visit, run: str) -> Iterator[Compared]:
+        stamp = stamp_of(visit, run)
+        stamped = mark(stamp, done=False)
+        request = visit.request()
+        truth = self.local.truth_of(request.question, visit.chosen, visit.drawn)
+        looks = {"full": empty_look(), "focused": None, "shrunk": None}
+        answers = results.answers(**looks, truth=truth, running=True)
+        yield Compared(
+            answers=answers + stamped,
+            strip="",
+            cost="",
+            shown=None,
+            looks={**looks, "stamp": stamp},
+        )
+        token_grid.check(visit.native_tokens, token_grid.sizes(self.loader.get()))
+        for kind, value in finish_interrupted(self.run(request), self.loader.get(), request):
+            if kind == "result":
+                break
+            looks[kind] = value
+            answers = results.answers(**looks, truth=truth, running=True)
+            yield Compared(answers=answers + stamped, looks={**looks, "stamp": stamp})
+        note = self._note(visit, request, value)
+        shown = board.live(request.image, value, truth, note, stamp)
+        yield Compared(**board.board(shown)._asdict(), shown=shown, looks=None, go=FREE)
+
     def _note(self, visit: Visit, request: Request, result: comparing.ComparisonResult) -> str:
         example = self.local.example_of(visit.chosen)
         as_given = bool(example) and request.question == example.question
-        return results.remark(result, example, as_given, own=visit.drawn is None)
+        note = results.remark(result, example, as_given, own=visit.drawn is None)
+        if result["shrunk"] is None:  # nothing is said of an answer that is not there
+            note = SPEAKS_OF_SHRUNK.sub("", note).strip()
+        return note
 
-    def on_stop(self, looks: Any) -> Stopped:
-        """After Stop: what had come so far stays, without reasons, which belong to a finished look."""
-        return Stopped(answers=results.answers(**looks) if looks else UNCHANGED, go=FREE)
+    def on_stop(self, looks: Any, turn: Turn | None = None, run: Any = "") -> Stopped:
+        """After Stop, or whatever overtakes a run: what had come so far stays.
+
+        The reasons shown go: they belong to a finished look. Where nothing ran, nothing changes.
+        """
+        (turn or Turn()).take(run)
+        if not looks:
+            return Stopped(go=FREE)
+        stamp = looks.get("stamp")
+        came = {name: look for name, look in looks.items() if name != "stamp"}
+        answers = results.answers(**came) + mark(stamp)
+        return Stopped(answers=answers, why="", gauges="", go=FREE)
 
     def on_ready(self) -> Ready:
         """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to."""
@@ -167,6 +204,7 @@ class ModelHandlers:
             if kind == "error":
                 raise intake.IntakeError(value)
             wheres = [where for _, where in records]
-            return board.side_by_side(request.image, request.questions, wheres)
+            stamp = {**stamp_of(visit), "question": None, "settings": None}
+            return board.side_by_side(request.image, request.questions, wheres) + mark(stamp)
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None

@@ -4,6 +4,7 @@ No handlers and no model here; `app.py` places the parts and wires them.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from gradio.components import Component
 from gradio.utils import get_upload_folder
 
 from arr_coc.config import NEW_TOKENS, NO_REVISION, QUESTION_TIER, TENSION_ENDS, TIERS, Config
-from arr_coc.page import drawn, frame, results, viewer, why
+from arr_coc.page import drawn, frame, results, stamps, viewer, why
 from arr_coc.page.changes import Fresh
-from arr_coc.page.refusals import refusal
+from arr_coc.page.refusals import spoken
 from arr_coc.page.visit import BY_SHARE, PERCENT
 from arr_coc.service import intake, token_grid
 from arr_coc.service.uploads import source_of
@@ -40,22 +41,23 @@ CARD_VIEW_JS = """() => {
 
 # In the browser alone, so that a click is answered at once and no later word of the server is lost.
 # `go` is the button: dead from the click on, so that no second run is queued behind the first.
-PRESS_JS = "() => { document.querySelector('#arr-go').click(); }"
 _DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
-QUEUED_JS = f"() => {json.dumps([results.queued(), '', _DEAD])}"
+QUEUED_JS = (
+    "(...shown) => { window.arrState.begin(shown); "
+    f"return {json.dumps([results.queued(), '', _DEAD])}; }}"
+)
 AHEAD_JS = """(words) => { if (words) for (const place of document.querySelectorAll('.arr-queued'))
     place.textContent = words; }"""
 _IDLE, _FULL = results.answers(None, None), results.message(results.QUEUE_FULL)
 NOT_STARTED = f"shown.includes({json.dumps(results.QUEUED)})"
 FULL_JS = (
-    f"(shown, said) => {NOT_STARTED} ? {json.dumps([_IDLE, _FULL, _ALIVE])} "
+    "(shown, said) => !window.arrState.end() ? [] "  # it was overtaken: another has the page
+    f": {NOT_STARTED} ? {json.dumps([_IDLE, _FULL, _ALIVE])} "
     f": [shown, said, {json.dumps(_ALIVE)}]"
 )
-# The answers shown belong to the question as it was: the next ones take their place in full colour.
-STALE_JS = """() => document.querySelectorAll('#arr-answers .arr-answers, #arr-strip .arr-strip').forEach(
-    (part) => { part.style.opacity = 0.45; part.title = 'of the question asked before'; })"""
 LOOKING_JS = f"() => {json.dumps(results.message('Looks at each question…'))}"
-UNQUEUED_JS = f"(shown) => {NOT_STARTED} ? {json.dumps(_IDLE)} : shown"
+# What waited for its turn goes when it is overtaken; what came already, the server keeps (`on_stop`).
+OVER_JS = f"(shown) => [{NOT_STARTED} ? {json.dumps(_IDLE)} : shown, window.arrState.over()]"
 
 
 class Picture(gr.Image):
@@ -63,12 +65,12 @@ class Picture(gr.Image):
 
     is_template = True  # the browser draws a plain Image
 
-    def preprocess(self, payload: Any) -> str | None:
-        """The `data:` URL or the path of the file given, or None; refusals are sentences."""
+    def preprocess(self, payload: Any) -> str | intake.IntakeError | None:
+        """The `data:` URL or the path of the file given, None, or why it is refused."""
         try:
             return None if payload is None else source_of(payload, get_upload_folder())
-        except intake.IntakeError as error:
-            raise refusal(error) from None
+        except intake.IntakeError as error:  # a handler says it where the visitor looks
+            return error
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Parts:
     tensions: gr.State  # imposed by dragging; None lets the policy choose
     shown: gr.State  # the comparison on the page, a `board.Shown`
     looks: gr.State  # what came so far of the one that runs
+    turn: gr.State  # the newest run, a `stamps.Turn`
     header: gr.HTML
     look: gr.HTML
     picture: Picture
@@ -122,14 +125,24 @@ class Parts:
     about: gr.HTML
     file: gr.Textbox  # what is saved, on its way to the browser
     ahead: gr.Textbox  # how long the wait will be
+    key: gr.Textbox  # what the picture shown is called in stamps
+    imposed: gr.Textbox  # the tensions set by hand, in a word
+    run: gr.Textbox  # the number of the newest run, from the browser
+    watch: gr.HTML  # `state.js`, and what it says when the server is gone
+    said_picture: gr.HTML
+    said_tensions: gr.HTML
 
     def named(self, *names: str) -> dict[str, Component]:
         """Components by name, as a handler takes them (gradio's `inputs_kwargs`)."""
         return {name: getattr(self, name) for name in names}
 
+    def all(self, names: Sequence[str]) -> list[Component]:
+        """Components by name, in that order."""
+        return [getattr(self, name) for name in names]
+
     def of(self, changes: type) -> list[Component]:
         """The outputs of a handler that returns a NamedTuple of `changes`, in its order."""
-        return [getattr(self, name) for name in changes._fields]
+        return self.all(changes._fields)
 
 
 def states() -> dict[str, Component]:
@@ -144,6 +157,7 @@ def states() -> dict[str, Component]:
         "tensions": gr.State(),
         "shown": gr.State(time_to_live=3600),
         "looks": gr.State(),
+        "turn": gr.State(stamps.Turn()),
     }
 
 
@@ -177,10 +191,11 @@ def picture_side(look: str, example: Path | None) -> dict[str, Component]:
             label="Write on a sign",
             show_label=False,
             container=False,
-            max_length=drawn.LONGEST,
+            max_length=intake.MAX_QUESTION,  # what is too long for a sign is said, and never cut
             scale=3,
         )
         parts["put"] = gr.Button("Put it up", size="sm", scale=1, min_width=90)
+    parts["said_picture"] = show(spoken(), elem_id="arr-said-picture")
     return parts
 
 
@@ -201,6 +216,7 @@ def answer_side(first: Fresh) -> dict[str, Component]:
         parts["go"] = gr.Button("Compare", variant="primary", min_width=110, elem_id="arr-go")
         parts["stop"] = gr.Button("Stop", min_width=70, elem_id="arr-stop")
     parts["chips"] = show(js_on_load=frame.CHIPS_JS, elem_id="arr-chips")
+    parts["watch"] = show(stamps.ALARM, js_on_load=stamps.SCRIPT, elem_id="arr-watch")
     parts["answers"] = show(first.answers, elem_id="arr-answers")
     parts["strip"] = show(first.strip, elem_id="arr-strip")
     parts["shrunk"] = gr.Checkbox(
@@ -222,6 +238,7 @@ def reasons(first: Fresh) -> dict[str, Component]:
             with gr.Row():
                 parts["again"] = gr.Button("Compare with these", size="sm", elem_id="arr-again")
                 parts["reset"] = gr.Button("Reset", size="sm", elem_id="arr-reset")
+            parts["said_tensions"] = show(spoken(), elem_id="arr-said-tensions")
     return parts
 
 

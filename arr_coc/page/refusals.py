@@ -5,9 +5,15 @@ import logging
 
 import gradio as gr
 
+from arr_coc.page.frame import escaped
 from arr_coc.service import errors, intake
 
 log = logging.getLogger(__name__)
+
+
+def spoken(sentence: str = "") -> str:
+    """A sentence beside the control that was used; a place that stays, so that it is read aloud."""
+    return f'<p class="arr-refusal" role="status">{escaped(sentence)}</p>'
 
 
 def refusal(error: Exception) -> gr.Error:

@@ -49,6 +49,9 @@ element.addEventListener('click', (event) => {
 """
 DOWNLOAD = """(file) => {
     if (!file) return;
+    const refused = !file.includes('|data:'), said = document.querySelector('.arr-save-said');
+    said.textContent = refused ? file : '';
+    if (refused) return;
     const [name, url] = [file.slice(0, file.indexOf('|')), file.slice(file.indexOf('|') + 1)];
     const link = Object.assign(document.createElement('a'), {href: url, download: name});
     document.body.append(link);
@@ -90,7 +93,7 @@ def section(card: int | None, question: str, percent: int, on_space: bool) -> st
     duplicate = "<p>To run your own copy, duplicate this Space below.</p>" if on_space else ""
     return (
         '<section class="arr-share"><h2 class="arr-h2">Share</h2>'
-        f'<p class="arr-saves">{saves}</p>'
+        f'<p class="arr-saves">{saves}</p><p class="arr-refusal arr-save-said" role="status"></p>'
         + _snippet("link", "Link", f'data-query="{escaped(link)}"', "")
         + _snippet(
             "frame",
@@ -128,7 +131,11 @@ def as_json(shown: Shown) -> str:
 
 def page_file(shown: Shown) -> str:
     """One HTML file with the comparison; scripts, style and picture inside, no request to anywhere."""
-    answered = {**shown, "where": shown["result"]["where"]}  # not what a gauge has made of it since
+    answered = {
+        **shown,
+        "where": shown["result"]["where"],
+        "stamp": None,
+    }  # not what a gauge has made of it since
     pieces = board(answered)
     question = escaped(shown["result"]["question"])
     scripts = "".join(

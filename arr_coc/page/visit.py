@@ -35,6 +35,12 @@ class Visit:
     drawn: Any = None
     second: Any = ""
     third: Any = ""
+    key: Any = ""  # of the picture shown, given by the server
+
+    @property
+    def imposed(self) -> str:
+        """The tensions set by hand, as the page holds them; "" where the question chooses."""
+        return tension_words(self.tensions)
 
     def questions(self) -> tuple[str, ...]:
         """The question and the other two, those that were left empty apart."""
@@ -49,6 +55,8 @@ class Visit:
         """
         if self.picture is None:
             raise intake.IntakeError(NO_PICTURE)
+        if isinstance(self.picture, intake.IntakeError):
+            raise self.picture
         return comparing.check(
             self.picture,
             self.question,
@@ -64,6 +72,11 @@ class Visit:
             questions=questions,
             max_new_tokens=self.new_tokens,
         )
+
+
+def tension_words(tensions: Any) -> str:
+    """Tensions as one word to compare; "" for None."""
+    return ",".join(f"{float(value):g}" for value in tensions) if tensions else ""
 
 
 def as_share(percent: Any) -> Any:

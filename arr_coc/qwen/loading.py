@@ -15,8 +15,9 @@ import torch
 from huggingface_hub import errors
 from safetensors import SafetensorError
 
+from arr_coc.config import QWEN
+
 BUNDLED_BASE = Path(__file__).parent.parent / "bundled" / "base"
-QWEN = "Qwen/Qwen3-VL-2B-Instruct"
 MODEL_TYPE = "qwen3_vl"
 BFLOAT16_CAPABILITY = 8
 # The errors of the HTTP library under the Hub's client; which one it is changes with its version.

@@ -9,9 +9,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from arr_coc.config import QWEN
 from arr_coc.service import comparing, intake
+from arr_coc.service.recordings import Identity, digest
 
 LOAD_TIMEOUT_S = 240
+BUNDLED = Path(__file__).parent.parent / "bundled"
+DIGEST_AT_MOST = 256 * 2**20  # bytes, a quarter of a second: the page waits for it
 log = logging.getLogger(__name__)
 
 
@@ -67,4 +71,30 @@ def base_to_come() -> str:
     on_gpu_space = "SPACE_ID" in os.environ and (
         os.environ.get("SPACES_ZERO_GPU") or Path("/dev/nvidia0").exists()
     )
-    return os.environ.get("ARR_COC_BASE") or ("qwen" if on_gpu_space else "bundled")
+    return os.environ.get("ARR_COC_BASE") or (QWEN if on_gpu_space else "bundled")
+
+
+def identity_to_come() -> Identity:
+    """Which base and weights will be loaded, by the digests of their files, without importing torch.
+
+    None stands for what cannot be known cheaply: a file over `DIGEST_AT_MOST`, weights on the Hub.
+    """
+    base = base_to_come()
+    bundled = base == "bundled" or Path(base).resolve() == (BUNDLED / "base").resolve()
+    weights = os.environ.get("ARR_COC_WEIGHTS")
+    if weights is None and bundled:
+        weights = str(BUNDLED / "arr-coc")
+    of_weights = _digest_in(Path(weights)) if weights else ""
+    return Identity(
+        base=base,
+        base_sha256=_digest_in(BUNDLED / "base" if bundled else Path(base)),
+        weights_sha256=of_weights if of_weights or not weights else None,
+    )
+
+
+def _digest_in(folder: Path) -> str | None:
+    """SHA-256 of the weights in a folder; "" where there are none, None where they are large."""
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        return ""
+    return digest(file) if file.stat().st_size <= DIGEST_AT_MOST else None

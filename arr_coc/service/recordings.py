@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from arr_coc.service.looks import ComparisonResult
 
@@ -24,6 +24,21 @@ class Recording(TypedDict):
     answer: str
     result: ComparisonResult
     times: dict[str, list[float]]
+
+
+class Identity(NamedTuple):
+    """A base and its weights by the SHA-256 of their files: "" for no file here, None for not known."""
+
+    base: str
+    base_sha256: str | None
+    weights_sha256: str | None
+
+    def made(self, about: "About") -> bool:
+        """Whether what was recorded is this base's, with these weights."""
+        same = about["base_sha256"] == self.base_sha256
+        if same and not self.base_sha256:  # on the Hub: its id is all that is known
+            same = about["base"] == self.base
+        return same and about["weights_sha256"] == self.weights_sha256
 
 
 class About(TypedDict):
@@ -51,12 +66,17 @@ def examples_for(base: str) -> Path:
     return own if (own / "examples.json").is_file() else ROOT / "examples" / "qwen"
 
 
-def load(folder: Path) -> tuple[About | None, list[Recording]]:
-    """What was recorded and the recordings; (None, []) where there is no readable file."""
+def load(folder: Path, identity: Identity | None = None) -> tuple[About | None, list[Recording]]:
+    """What was recorded and the recordings; (None, []) where there is no readable file.
+
+    With an `identity`, also where another base or other weights made them.
+    """
     path = folder / FILE
     if not path.is_file():
         return None, []
     report = json.loads(path.read_text(encoding="utf-8"))
+    if identity and not identity.made(report["about"]):
+        return None, []
     return report["about"], report["recordings"]
 
 

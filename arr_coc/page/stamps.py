@@ -1,0 +1,85 @@
+"""Stamps: what a result on the page belongs to: its run, its picture, its question and its settings.
+
+A stamp travels beside its result as an empty element with data attributes. `state.js` compares it with
+what is shown, and fades what does not match. A `Turn` says on the server which run is the newest.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from arr_coc.page.frame import escaped
+from arr_coc.page.visit import Visit
+
+SOURCE = (Path(__file__).parent / "state.js").read_text(encoding="utf-8")
+SCRIPT = f"{SOURCE}\nwindow.arrState = arrState(element, trigger);\n"
+ALARM = '<p class="arr-alarm" role="alert"></p>'
+SETTINGS = (
+    "percent", "tier", "allocator", "glance", "prune",
+    "new_tokens", "revision", "native_tokens", "imposed",
+)  # fmt: skip
+SHOWN = ("key", "question", *SETTINGS)  # in the order in which `state.js` is told of them
+LONGEST_RUN = 16  # digits; the browser counts runs in milliseconds
+
+# In the browser: what is shown has changed; another run is asked for; one is overtaken.
+NOW_JS = "(...shown) => { window.arrNow = shown; window.arrState?.look(shown); }"
+PRESS_JS = "() => window.arrState.press()"
+BUTTON_JS = "() => window.arrState.button()"
+
+
+def numbered(at: int) -> str:
+    """Gives the newest run's number to a handler, in the place of its input `at`."""
+    return f"(...values) => {{ values[{at}] = window.arrState.run(); return values; }}"
+
+
+class Stamp(TypedDict):
+    """What a result belongs to. What is None is not compared."""
+
+    run: str
+    picture: str
+    question: str | None
+    settings: list[Any] | None
+
+
+def stamp_of(visit: Visit, run: str = "") -> Stamp:
+    """The stamp of what a visit asks for."""
+    settings = [getattr(visit, name) for name in SETTINGS]
+    return Stamp(run=run, picture=visit.key, question=visit.question, settings=settings)
+
+
+def with_tensions(stamp: Stamp, imposed: str) -> Stamp:
+    """The stamp of what was decided again under other tensions."""
+    return {**stamp, "settings": [*stamp["settings"][:-1], imposed]}
+
+
+def mark(stamp: Stamp | None, done: bool = True) -> str:
+    """The element that carries a stamp; `done` where its run has ended."""
+    if stamp is None:
+        return ""
+    settings = stamp["settings"] and json.dumps(stamp["settings"])
+    values = {**stamp, "settings": settings}
+    data = "".join(
+        f' data-{name}="{escaped(value)}"' for name, value in values.items() if value is not None
+    )
+    return f'<i class="arr-of" hidden{data}{" data-done" * done}></i>'
+
+
+@dataclass
+class Turn:
+    """The newest run of one visitor. What an older one still brings is not shown any more."""
+
+    newest: int = 0
+
+    def take(self, run: Any) -> None:
+        """A run begins, or the one before is overtaken: what is older has lost its turn."""
+        self.newest = max(self.newest, _number(run))
+
+    def holds(self, run: Any) -> bool:
+        """Whether nothing newer has begun since."""
+        return _number(run) >= self.newest
+
+
+def _number(run: Any) -> int:
+    good = isinstance(run, str) and run.isascii() and run.isdigit() and len(run) <= LONGEST_RUN
+    return int(run) if good else 0
