@@ -122,6 +122,7 @@ def start(
         log: a file for everything it prints; None leaves it on this process's own output.
     """
     with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just died had it
         probe.bind(("127.0.0.1", port))
         port = probe.getsockname()[1]
     environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "GRADIO_SERVER_NAME": "127.0.0.1"}

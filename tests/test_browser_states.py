@@ -1,0 +1,256 @@
+"""The page in every state: what stands there belongs to what is shown, or says that it does not."""
+
+import re
+
+import pytest
+from app_server import held_server, recorded_examples, start
+from playwright.sync_api import expect, sync_playwright
+from test_browser import BOX, DESK, PHONE, PULSE, ask, finished, visit, watched
+
+from arr_coc.page import drawn
+from tests import setup
+
+STALE = re.compile(".+")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        browser = setup.launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chromium):
+    with watched(chromium, viewport=DESK) as tab:
+        yield tab
+
+
+def stale(tab, piece="answers"):
+    return expect(tab.locator(f"#arr-{piece}"))
+
+
+def fresh(tab, *pieces):
+    for piece in pieces or ("look", "answers", "strip", "maps", "gauges", "cost"):
+        stale(tab, piece).not_to_have_attribute("data-stale", STALE)
+
+
+def begun(tab):
+    """A held comparison is on its way."""
+    ask(tab)
+    expect(tab.locator(PULSE)).to_be_visible()
+
+
+def paste(tab, text):
+    """Another question, as from a clipboard: no key is pressed."""
+    tab.locator(BOX).evaluate(
+        """(box, text) => {
+            Object.getOwnPropertyDescriptor(box.constructor.prototype, 'value').set.call(box, text);
+            box.dispatchEvent(new InputEvent('input', {bubbles: true, inputType: 'insertFromPaste'}));
+        }""",
+        text,
+    )
+
+
+def stamped(tab):
+    """Begin to note the question of whatever is put under the answers; returns how to read the notes."""
+    tab.evaluate(
+        """() => {
+            const place = document.querySelector('#arr-strip'), notes = (window.arrNotes = []);
+            const note = () => place.querySelectorAll('.arr-of').forEach(
+                (stamp) => notes.push(stamp.dataset.question));
+            new MutationObserver(note).observe(place, {childList: true, subtree: true, attributes: true});
+        }"""
+    )
+    return lambda: set(tab.evaluate("window.arrNotes"))
+
+
+def test_what_belongs_to_another_question_fades_and_says_so(tab):
+    visit(tab, app=held_server)
+    fresh(tab)
+    question = tab.locator(BOX).input_value()
+    paste(tab, "what colour is the car?")
+    for piece in ("answers", "strip", "look", "maps", "cost"):
+        stale(tab, piece).to_have_attribute("data-stale", "for the previous question")
+    opacity = "part => getComputedStyle(part.firstElementChild).opacity"
+    assert float(tab.locator("#arr-answers").evaluate(opacity)) < 1
+    paste(tab, question)
+    fresh(tab)
+
+
+def test_what_other_tensions_or_settings_gave_fades(tab):
+    visit(tab, app=held_server)
+    tab.locator(".arr-gauge input").first.focus()
+    tab.keyboard.press("Home")
+    stale(tab).to_have_attribute("data-stale", "with other settings")
+    fresh(tab, "look", "maps", "gauges")  # decided again, under these
+    tab.locator("#arr-reset").click()
+    fresh(tab)
+    tab.locator("#arr-advanced button").first.click()
+    tab.get_by_label("Longest answer, in tokens").first.fill("5")
+    stale(tab, "look").to_have_attribute("data-stale", "with other settings")
+
+
+def test_another_card_overtakes_a_run_and_its_answers_never_come(tab):
+    visit(tab, app=held_server)
+    begun_before = len(held_server().questions())
+    with held_server().held():
+        ask(tab, "what colour is the sky?")
+        expect(tab.locator(PULSE)).to_be_visible()
+        tab.locator(".arr-card").nth(1).click()
+        expect(tab.locator(".arr-recorded")).to_be_visible()
+        expect(tab.locator("#arr-go")).to_be_enabled()
+        notes = stamped(tab)
+    question = tab.locator(BOX).input_value()
+    fresh(tab)
+    ask(tab)
+    finished(tab)  # after the one before it, had that gone on
+    assert notes() == {question}
+    fresh(tab)
+    assert held_server().questions()[begun_before:] == [
+        "what colour is the sky?",
+        question,
+        question,
+    ]
+
+
+def test_a_chip_overtakes_a_run(tab):
+    visit(tab, app=held_server)
+    tab.locator("#arr-draw").click()
+    chips = tab.locator(".arr-chip")
+    expect(chips.first).to_be_visible()
+    with held_server().held():
+        begun(tab)
+        chips.last.click()
+        expect(tab.locator(BOX)).to_have_value(chips.last.inner_text())
+        expect(tab.locator("#arr-go")).to_be_disabled()  # it is asked, and not lost
+    finished(tab)
+    asked = chips.last.inner_text()
+    expect(tab.locator("#arr-answers .arr-of")).to_have_attribute("data-question", asked)
+    fresh(tab)
+
+
+def test_a_question_edited_during_a_run_is_asked_at_once(tab):
+    visit(tab, app=held_server)
+    with held_server().held():
+        begun(tab)
+        tab.locator(BOX).fill("what is on the left?")
+        stale(tab).to_have_attribute("data-stale", "for the previous question")
+        expect(tab.locator("#arr-go")).to_be_enabled()
+        tab.locator(BOX).press("Enter")
+        expect(tab.locator("#arr-go")).to_be_disabled()
+    finished(tab)
+    stamp = tab.locator("#arr-strip .arr-of")
+    expect(stamp).to_have_attribute("data-question", "what is on the left?")
+    fresh(tab)
+
+
+def test_an_upload_takes_the_old_question_with_it_and_a_refused_one_says_why(tab, tmp_path):
+    visit(tab, app=held_server)
+    tab.locator("#arr-own").click()
+    drop = tab.locator("#arr-picture input[type=file]")
+    fake = tmp_path / "fake.png"
+    fake.write_bytes(b"I am no picture")
+    drop.set_input_files(fake)
+    expect(tab.locator("#arr-said-picture")).to_contain_text("not a picture")
+    expect(tab.locator("#arr-picture")).to_be_visible()
+    drop.set_input_files(recorded_examples() / "02-emblem-colour.jpg")
+    expect(tab.locator("#arr-look .arr-base")).to_be_visible()
+    expect(tab.locator("#arr-said-picture")).to_have_text("")
+    expect(tab.locator(BOX)).to_have_value("")
+    expect(tab.locator(".arr-answer .arr-text")).to_have_count(0)
+
+
+def test_a_note_says_nothing_of_an_answer_that_is_not_there(tab):
+    visit(tab)
+    expect(tab.locator("#arr-strip")).to_contain_text("Shrinking the picture loses it")
+    ask(tab)
+    finished(tab)
+    expect(tab.locator("#arr-strip .arr-message")).to_contain_text("A two-digit number")
+    expect(tab.locator("#arr-strip")).not_to_contain_text("Shrinking")
+
+
+def test_refusals_stand_beside_their_control(tab):
+    visit(tab, app=held_server)
+    replies = []
+    tab.on("response", lambda reply: replies.append(reply.status))
+    writing = tab.get_by_label("Write on a sign")
+    writing.fill("HELLO WORLD")
+    writing.press("Enter")
+    said = tab.locator("#arr-said-picture")
+    expect(said).to_have_text(f"A sign holds at most {drawn.LONGEST} letters; this has 11.")
+    expect(writing).to_have_value("HELLO WORLD")
+    tab.locator("#arr-draw").click()
+    expect(tab.locator(".arr-chip").first).to_be_visible()
+    expect(said).to_have_text("")
+    tab.locator("[data-save=png]").click()
+    expect(tab.locator(".arr-save-said")).to_contain_text("no comparison to save")
+    assert max(replies) < 400
+
+
+def test_a_tension_dragged_during_a_run_is_answered_in_a_sentence(tab):
+    visit(tab, app=held_server)
+    with held_server().held():
+        begun(tab)
+        tab.locator(".arr-gauge input").first.focus()
+        tab.keyboard.press("Home")
+        expect(tab.locator("#arr-said-tensions")).to_contain_text("press Compare first")
+    finished(tab)
+
+
+def test_recordings_and_tables_of_other_weights_are_not_shown(chromium):
+    """A server of its own: the same base without its learned weights."""
+    other = start({"ARR_COC_EXAMPLES": str(recorded_examples()), "ARR_COC_WEIGHTS": ""})
+    with watched(chromium, viewport=DESK) as tab:
+        tab.goto(other.url)
+        expect(tab.locator("#arr-look .arr-base")).to_be_visible()
+        expect(tab.locator(".arr-recorded")).to_have_count(0)
+        expect(tab.locator("#arr-strip")).to_contain_text("No comparison of this card was recorded")
+    other.process.terminate()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_answers_come_where_the_person_is(chromium, size):
+    with watched(chromium, viewport=size, reduced_motion="reduce") as tab:
+        visit(tab, app=held_server)
+        tab.evaluate("scrollTo(0, 0)")
+        with held_server().held():
+            if size is DESK:
+                begun(tab)
+                assert tab.evaluate("scrollY") == 0  # they are in view
+                tab.locator("#arr-stop").click()
+                expect(tab.locator(".arr-answers")).to_contain_text("Stopped.")
+            tab.evaluate("scrollTo(0, document.body.scrollHeight)")
+            tab.locator("#arr-go").evaluate("button => button.click()")
+            expect(tab.locator("#arr-answers")).to_be_in_viewport()
+            expect(tab.locator(PULSE)).to_be_in_viewport()
+        finished(tab)
+
+
+def test_a_server_that_dies_is_said_and_compare_lives_when_it_is_back(chromium, tmp_path):
+    hold, looks = tmp_path / "hold", tmp_path / "looks"
+    variables = {
+        "ARR_COC_EXAMPLES": str(recorded_examples()),
+        "ARR_COC_TEST_HOLD": str(hold),
+        "ARR_COC_TEST_LOOKS": str(looks),
+    }
+    program = ("-m", "tests.held_app")
+    dying = start(variables, program=program)
+    port = int(dying.url.rstrip("/").rpartition(":")[2])
+    with watched(chromium, viewport=DESK) as tab:
+        visit(tab, app=lambda: dying)
+        hold.touch()
+        ask(tab, "what colour is the sky?")
+        expect(tab.locator(PULSE)).to_be_visible()
+        dying.process.kill()
+        dying.process.wait()
+        alarm = tab.locator(".arr-alarm")
+        expect(alarm).to_contain_text("The server stopped answering", timeout=5000)
+        hold.unlink()
+        with tab.expect_navigation(timeout=120_000):
+            start(variables, program=program, port=port)
+        expect(tab.locator(BOX)).to_have_value("what colour is the sky?")
+        expect(alarm).to_contain_text("The server is back")
+        ask(tab)
+        finished(tab)
