@@ -13,6 +13,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter
 
 from arr_coc.attending import Allocation
 from arr_coc.config import TENSION_ENDS
+from arr_coc.ranking import ranks
 
 CELL = 32  # pixels of a native token's side: patch 16, merged by 2
 SIDE = 640  # pixels of the longer side of a picture: sharp at 512 px, light on a phone
@@ -31,8 +32,9 @@ def realization_pictures(image: Image.Image, realization) -> dict[str, Image.Ima
     """
     allocation, kept = realization.allocation, realization.kept_glance
     glance = glance_picture(image, tuple(kept.attention.shape[-2:])) if kept else None
+    placed = ranks(as_map(realization.relevance), allocation.cells.tolist())
     pictures = {
-        "overlay": overlay(image, realization.relevance),
+        "overlay": overlay(image, placed.brightness),
         "kept": kept_cells(image, allocation),
         "saw": what_it_saw(image, allocation, glance),
         "tensions": tension_gauges(realization.tensions),
@@ -48,19 +50,20 @@ def glance_picture(image: Image.Image, grid: tuple[int, int], cell: int = CELL) 
     return image.convert("RGB").resize((grid[1] * cell, grid[0] * cell), Image.Resampling.BICUBIC)
 
 
-def overlay(image: Image.Image, relevance, side: int = SIDE) -> Image.Image:
+def overlay(image: Image.Image, brightness, side: int = SIDE) -> Image.Image:
     """The picture in grey under its heat, so that both stay readable whatever the colours were.
 
     Args:
         image: any size, mode RGB.
-        relevance: `(h, w)` or `(1, h, w)` in [0, 1], tensor, array or nested lists.
+        brightness: `(h, w)` or `(1, h, w)` in [0, 1], tensor, array or nested lists; of a decision,
+            `ranking.Ranks.brightness`. Each place is a square, so that kept ones keep their edges.
         side: pixels of the longer side of the result.
     """
     picture = _sized(image, side)
     grey = np.asarray(picture.convert("L"), np.float32)[..., None] / 255  # (H, W, 1)
-    level = _stretched(as_map(relevance))
-    smooth = Image.fromarray(level).resize(picture.size, Image.Resampling.BICUBIC)
-    level = np.clip(np.asarray(smooth, np.float32), 0, 1)  # (H, W)
+    level = _stretched(as_map(brightness))
+    squares = Image.fromarray(level).resize(picture.size, Image.Resampling.NEAREST)
+    level = np.asarray(squares, np.float32)  # (H, W)
     heat = _colour(level, HEAT)  # (H, W, 3)
     # What shows through keeps the picture readable where heat is low.
     under = 0.34 * grey * (1 - 0.7 * level[..., None])

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypedDict
 from PIL import Image
 
 from arr_coc.page import cost, frame, results, viewer, why
+from arr_coc.ranking import ranks
 from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
@@ -128,10 +129,14 @@ def side_by_side(image: Image.Image, questions: list[str], wheres: list[Where]) 
     """Where each question looks, as pictures side by side."""
     from arr_coc import homunculus
 
+    pictures = (
+        homunculus.overlay(image, ranks(where["relevance"], where["cells"]).brightness, 400)
+        for where in wheres
+    )
     figures = "".join(
-        f'<figure><img src="{frame.data_url(homunculus.overlay(image, where["relevance"], 400))}" '
+        f'<figure><img src="{frame.data_url(picture)}" '
         f'alt="Where it would look for: {frame.escaped(question)}">'
         f"<figcaption>{frame.escaped(question)}</figcaption></figure>"
-        for question, where in zip(questions, wheres)
+        for question, picture in zip(questions, pictures)
     )
     return f'<div class="arr-beside">{figures}</div>'

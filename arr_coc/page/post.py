@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
 from arr_coc.page.results import LOOKS, ratio_words, shown_ratio
+from arr_coc.ranking import ranks
 from arr_coc.scoring import score_exact
 from arr_coc.service.looks import LookResult
 
@@ -49,7 +50,7 @@ def _picture(card: Image.Image, shown: Shown) -> tuple[int, int]:
         picture = opened.convert("RGB")
     where = shown["result"]["where"]
     if where and not where["fallback"]:
-        picture = homunculus.overlay(picture, where["relevance"])
+        picture = homunculus.overlay(picture, ranks(where["relevance"], where["cells"]).brightness)
     bottom = FOOT - 26
     scale = min(540 / picture.width, (bottom - EDGE) / picture.height)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))

@@ -14,6 +14,7 @@ from PIL import Image
 
 from arr_coc.page import warping
 from arr_coc.page.frame import data_url, escaped
+from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 
 SOURCE = (Path(__file__).parent / "viewer.js").read_text(encoding="utf-8")
@@ -22,8 +23,9 @@ SIDE = 640  # pixels of the longer side of the picture that is sent
 VIEWS = {
     "heat": (
         "Where looking pays",
-        "Relevance: three maps mixed; bright where looking pays",
-        "The picture in grey under its heat map, bright where looking pays",
+        "Places by their rank in relevance; the bright ones were kept, the brightest matter most",
+        "The picture in grey under its heat map, place by place: bright places were kept, the "
+        "brightest matter most",
     ),
     "saw": (
         "What it saw",
@@ -85,7 +87,8 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
         '<div class="arr-under"><label class="arr-slide"><span>Original</span>'
         '<input type="range" class="arr-wipe" min="0" max="100" value="100" '
         'aria-label="From the original to the view"><span>View</span></label>'
-        '<p class="arr-legend" aria-hidden="true"><span>little</span><i></i><span>much</span></p></div>'
+        '<p class="arr-legend" aria-hidden="true"><i class="arr-legend-rest"></i><span>not kept</span>'
+        '<i class="arr-legend-kept"></i><span>kept</span></p></div>'
         f'<p class="arr-readout" aria-live="polite">{HINT}</p></div>'
     )
 
@@ -95,12 +98,16 @@ def look_data(where: Where) -> dict[str, Any]:
     glance = where["glance_grid"]
     tokens = glance[0] * glance[1] if glance else 0
     density = warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
-    maps = ("relevance", "propositional", "perspectival", "participatory")
+    placed = ranks(where["relevance"], where["cells"])
+    maps = ("propositional", "perspectival", "participatory")
     return {
         "grid": where["grid"],
         "cells": where["cells"],
         "budgets": where["cell_budgets"],
         "glance": glance,
+        "places": placed.places.tolist(),
+        "order": placed.cells,
+        "brightness": placed.brightness.round(3).tolist(),
         "mesh": warping.inverse_mesh(density).round(4).tolist(),
         **{name: _short(where[name]) for name in maps},
     }
