@@ -12,10 +12,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
-from arr_coc.page.results import LOOKS, ratio_words, shown_ratio
+from arr_coc.page.results import LOOKS, cut_words, ratio_words, shown_ratio
 from arr_coc.ranking import ranks
 from arr_coc.scoring import score_exact
-from arr_coc.service.looks import LookResult
+from arr_coc.service.looks import LookResult, is_cut
 
 CARD = (1200, 630)
 EDGE, FOOT = 44, 572  # of the card: its margin, and where its foot begins
@@ -95,6 +95,8 @@ def _answer(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, i
     if look["error"] or not look["done"]:
         return "did not finish", QUIET
     text = look["text"] or "(no words came)"
+    if is_cut(look):
+        return f"{text} ({cut_words(look)})", INK
     if truth is None:
         return text, INK
     return (f"✓ {text}", GOOD) if score_exact(look["text"], truth) else (f"✗ {text}", BAD)

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from arr_coc.page.frame import Example, escaped
 from arr_coc.scoring import score_exact
-from arr_coc.service.looks import ComparisonResult, LookResult
+from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
 
 OWN_PICTURE = "This picture is your own: the small model here only learned drawn scenes."
 NOT_RECORDED = (
     "No comparison of this card was recorded with this model yet: press Compare to see one."
 )
+CUT = "An answer was cut off before it was complete, so it is not judged."
 QUEUED, WAITS = "arr-idle arr-queued", "Waits for its turn"
 QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
@@ -141,6 +142,8 @@ def remark(
     `as_given`: the card's own question was asked.
     `own` is a visitor's picture, outside what the bundled model learned.
     """
+    if any(look is not None and is_cut(look) for look in (result[key] for key in LOOKS)):
+        return CUT
     if example is None:
         return OWN_PICTURE if result["bundled"] and own else ""
     return note_of(example) if as_given else ""
@@ -170,6 +173,14 @@ def ratio_words(ratio: float | None) -> str:
     return "about the same"
 
 
+def cut_words(look: LookResult) -> str:
+    """Where the answer was cut off, in words; such an answer is not judged."""
+    if look["ended"] == "length":
+        return f"cut off after {look['new_tokens']} token{'s' * (look['new_tokens'] != 1)}"
+    spent = sum(look["stages_s"].get(stage, 0.0) for stage in ("prefill", "decode"))
+    return f"stopped after {spent:.0f} s"
+
+
 def _answer(key: str, look: LookResult | None, truth: str | None, running: bool) -> str:
     words = LOOKS[key]
     mark, body = "", _idle(key)
@@ -181,7 +192,9 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
         body = f'<p class="{size}">{escaped(look["text"]) or "(no words came)"}</p>'
         if look["done"]:
             body += _confidence(look["first_token_entropy"])
-        if look["done"] and truth is not None:
+        if look["done"] and is_cut(look):
+            body += f'<p class="arr-cut">{cut_words(look)}</p>'
+        elif look["done"] and truth is not None:
             right = score_exact(look["text"], truth)
             verdict = "✓ right" if right else f"✗ wrong: it is {escaped(truth)}"
             mark = f'<span class="arr-mark arr-{"right" if right else "wrong"}">{verdict}</span>'
