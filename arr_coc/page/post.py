@@ -33,6 +33,8 @@ def png(shown: Shown) -> bytes:
     paint, result = ImageDraw.Draw(card), shown["result"]
     width = CARD[0] - left - EDGE
     cost = f"First word of the focused look: {ratio_words(shown_ratio(result))}"
+    if not shown["recorded"]:
+        cost = "One live run; times vary"
     write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
     _beside(paint, shown, left, bottom - 44)
     _foot(paint, shown)

@@ -1,6 +1,7 @@
 """Page results: the answers side by side and the strip of what they cost, as escaped HTML.
 
-Values from `comparing` in, strings out. "Faster" is said only where the measured ratio exceeds 1.
+Values from `comparing` in, strings out. "Faster" is said of
+recorded medians only, where the ratio exceeds 1: one run is no verdict.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ NOT_RECORDED = (
     "No comparison of this card was recorded with this model yet: press Compare to see one."
 )
 CUT = "An answer was cut off before it was complete, so it is not judged."
+ONE_RUN = "measured in this one run; times vary, so there is no verdict"
 QUEUED, WAITS = "arr-idle arr-queued", "Waits for its turn"
 QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
@@ -105,7 +107,9 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
         return message(f"The {failed[0].lower()} did not finish, so there is nothing to compare.")
     full, focused = looks["full"], looks["focused"]
     share = focused["visual_tokens"] / max(1, full["visual_tokens"])
-    when = "median of recorded runs" if recorded else "measured in this one run"
+    speed = ONE_RUN
+    if recorded:
+        speed = f"Focused look {ratio_words(shown_ratio(result))}, median of recorded runs"
     items = [
         _measure(
             "Visual tokens",
@@ -120,14 +124,14 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
             "Time to the first token, every stage counted",
             {key: look["time_to_first_token_s"] for key, look in looks.items()},
             seconds,
-            f"Focused look {ratio_words(shown_ratio(result))}, {when}",
+            speed,
         ),
         _measure(
-            "Memory",
-            "KV cache: what the model keeps of picture and question while it writes",
+            "KV cache",
+            "What the model keeps of picture and question while it writes; not all of its memory",
             {key: look["kv_cache_bytes"] for key, look in looks.items()},
             megabytes,
-            "for picture and question (KV cache)",
+            memory_words(full, focused),
         ),
     ]
     source = f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
@@ -247,6 +251,16 @@ def megabytes(value: float) -> str:
     if size >= 1000:
         return f"{size / 1000:.1f} GB"
     return f"{size:.0f} MB" if size >= 10 else f"{size:.2f} MB"
+
+
+def memory_words(full: LookResult, focused: LookResult) -> str:
+    """The KV cache alone in words, and the peak of all memory where the focused look raised it."""
+    held, instead = (megabytes(look["kv_cache_bytes"]) for look in (focused, full))
+    words = f"KV cache alone: {held} instead of {instead}"
+    before, after = (megabytes(look["peak_memory_bytes"]) for look in (full, focused))
+    if before == after or focused["peak_memory_bytes"] < full["peak_memory_bytes"]:
+        return words
+    return f"{words}. Peak memory rises from {before} to {after}"
 
 
 def sure_words(nats: float) -> str:
