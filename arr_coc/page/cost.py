@@ -52,7 +52,8 @@ def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
     )
     lead = f"One run each: {_firsts(looks)} to the first word. Times vary from run to run."
     if recorded:
-        lead = f"The first word of the focused look came {_words(result)} in the median of the recorded runs."
+        when = "in the median of the recorded runs"
+        lead = f"The first word of the focused look came {_words(result)} {when}."
     return (
         '<section class="arr-cost"><h2 class="arr-h2">What it cost</h2>'
         f'<p class="arr-lead">{lead}</p>'
