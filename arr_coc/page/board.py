@@ -10,6 +10,7 @@ from typing import NamedTuple, TypedDict
 from PIL import Image
 
 from arr_coc.page import cost, frame, results, viewer, why
+from arr_coc.page.wording import unknown_language
 from arr_coc.ranking import ranks
 from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
@@ -89,7 +90,13 @@ def board(shown: Shown) -> Board:
     result, size = shown["result"], tuple(shown["size"])
     return Board(
         viewer.viewer(shown["picture"], size, shown["where"]),
-        results.answers(result["full"], result["focused"], shown["truth"], shrunk=result["shrunk"]),
+        results.answers(
+            result["full"],
+            result["focused"],
+            shown["truth"],
+            shrunk=result["shrunk"],
+            aside=unknown_language(result["question"]) if result["bundled"] else "",
+        ),
         results.strip(result, shown["note"], shown["recorded"]),
         why.maps(shown["where"], size),
         why.gauges(shown["where"]),

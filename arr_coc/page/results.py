@@ -70,16 +70,18 @@ def answers(
     truth: str | None = None,
     running: bool = False,
     shrunk: LookResult | None = None,
+    aside: str = "",
 ) -> str:
     """The answers side by side, each with its stage while it runs and its mark at the end.
 
-    The shrunk picture has its place where it was asked for.
+    The shrunk picture has its place where it was asked for. `aside` is a sentence about them all.
     """
     looks = {"full": full, "focused": focused} | ({"shrunk": shrunk} if shrunk else {})
     return (
         f'<div class="arr-answers arr-of-{len(looks)}" aria-live="polite">'
         + "".join(_answer(key, look, truth, running) for key, look in looks.items())
         + "</div>"
+        + message(aside)
     )
 
 

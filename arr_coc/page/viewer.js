@@ -237,7 +237,8 @@ function arrViewer(root) {
     const ready = (image) => {
       pictures.clear();
       pictures.set(shown.src, image);
-      const scale = 640 / Math.max(image.naturalWidth, image.naturalHeight);
+      // Small pictures are drawn larger; long ones came larger and stay so.
+      const scale = Math.max(1, 640 / Math.max(image.naturalWidth, image.naturalHeight));
       base = draw(image, Math.max(2, Math.round(scale * image.naturalWidth)),
         Math.max(2, Math.round(scale * image.naturalHeight)));
       paint();
