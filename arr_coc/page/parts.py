@@ -22,7 +22,7 @@ from arr_coc.service.uploads import source_of
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
-    ("The most relevant places, up to the budget", "topk"),
+    ("The most relevant places", "topk"),
     ("As many places as the question seems to need", "adaptive"),
     ("Whole windows", "window"),
     ("Coarse and fine cells that cover everything", "quadtree"),

@@ -222,7 +222,7 @@ function arrViewer(root) {
     });
     const slide = () => {
       wipe = Number(slider.value);
-      over.style.clipPath = `inset(0 ${100 - wipe}% 0 0)`;
+      over.style.clipPath = `inset(0 0 0 ${100 - wipe}%)`;  // the view at the right, under its word
     };
     slider.addEventListener('input', slide);
     box.querySelectorAll('input[type=radio]').forEach((radio) => radio.addEventListener('change', () => {

@@ -8,7 +8,16 @@ from pathlib import Path
 
 TOKENIZER = Path(__file__).parent.parent / "bundled" / "base" / "tokenizer.json"
 WORD_START = "Ġ"  # in a byte-level tokenizer's vocabulary: a space before the token
-ASKING = {"what", "which", "where", "who", "why", "when", "how", "is", "are", "does", "do", "can"}
+TELLING = {
+    "count",
+    "describe",
+    "give",
+    "name",
+    "please",
+    "read",
+    "show",
+    "tell",
+}  # no question mark
 ENOUGH = 1 / 3  # share of known words, above which a question is taken to be English
 OTHER_SCRIPT = (
     "The small model here knows English only and cannot read this script: its answers are guesses."
@@ -23,10 +32,8 @@ def tidy(question: str) -> str:
     """A question of ours as it is shown and asked: sentence case, "colour", a question mark."""
     text = re.sub(r"\b([Cc])olor(s?)\b", r"\1olour\2", question.strip())
     text = text[:1].upper() + text[1:]
-    asks = text.split(" ")[0].lower().partition("'")[0] in ASKING or " what " in text
-    if asks and "?" not in text:
-        return text.rstrip("?. ") + "?"
-    return text
+    asks = text.split(" ")[0].lower() not in TELLING
+    return text if "?" in text or not asks else text.rstrip(". ") + "?"
 
 
 def unknown_language(question: str) -> str:
