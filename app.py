@@ -160,7 +160,7 @@ def wire(demo: gr.Blocks, page: Parts) -> None:
     wire_pictures(page)
     wire_settings(page)
     opening = [*page.of(changes.Fresh), page.percent]
-    opened = demo.load(LOCAL.on_open, None, opening, js=parts.CARD_VIEW_JS, **QUICK)
+    opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
     opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
     demo.load(MODEL.on_ready, None, page.of(changes.Ready), **QUICK)
 
@@ -218,7 +218,8 @@ def wire_pictures(page: Parts) -> None:
     """Everything that brings another picture, or another question to it."""
     fresh = page.of(changes.Fresh)
     page.cards.select(LOCAL.on_pick, None, fresh, **QUICK)
-    page.own.click(LOCAL.on_own, None, page.picture, **QUICK)
+    page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
+    page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)
     own = [page.picture, page.question, page.chosen, page.drawn]
     page.picture.upload(LOCAL.on_own_picture, own, fresh, **QUICK)
     page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from arr_coc.attending import Allocation
 from arr_coc.config import TENSION_ENDS
+from arr_coc.ranking import ranks
 
 Map = ArrayLike | Tensor  # (h, w) or (1, h, w) in [0, 1]
 CELL = 32  # pixels of a native token's side on Qwen3-VL, where no host says otherwise
@@ -37,8 +38,9 @@ def realization_pictures(
     """
     allocation, kept = realization.allocation, realization.kept_glance
     glance = glance_picture(image, tuple(kept.attention.shape[-2:]), cell) if kept else None
+    placed = ranks(as_map(realization.relevance), allocation.cells.tolist())
     pictures = {
-        "overlay": overlay(image, realization.relevance),
+        "overlay": overlay(image, placed.brightness),
         "kept": kept_cells(image, allocation),
         "saw": what_it_saw(image, allocation, glance, cell),
         "tensions": tension_gauges(realization.tensions),
@@ -54,19 +56,20 @@ def glance_picture(image: Image.Image, grid: tuple[int, int], cell: int = CELL) 
     return image.convert("RGB").resize((grid[1] * cell, grid[0] * cell), Image.Resampling.BICUBIC)
 
 
-def overlay(image: Image.Image, relevance: Map, side: int = SIDE) -> Image.Image:
+def overlay(image: Image.Image, brightness: Map, side: int = SIDE) -> Image.Image:
     """The picture in grey under its heat, so that both stay readable whatever the colours were.
 
     Args:
         image: any size, mode RGB.
-        relevance: `(h, w)` or `(1, h, w)` in [0, 1], tensor, array or nested lists.
+        brightness: `(h, w)` or `(1, h, w)` in [0, 1], tensor, array or nested lists; of a decision,
+            `ranking.Ranks.brightness`. Each place is a square, so that kept ones keep their edges.
         side: pixels of the longer side of the result.
     """
     picture = _sized(image, side)
     grey = np.asarray(picture.convert("L"), np.float32)[..., None] / 255  # (H, W, 1)
-    level = _stretched(as_map(relevance))
-    smooth = Image.fromarray(level).resize(picture.size, Image.Resampling.BICUBIC)
-    level = np.clip(np.asarray(smooth, np.float32), 0, 1)  # (H, W)
+    level = _stretched(as_map(brightness))
+    squares = Image.fromarray(level).resize(picture.size, Image.Resampling.NEAREST)
+    level = np.asarray(squares, np.float32)  # (H, W)
     heat = _colour(level, HEAT)  # (H, W, 3)
     # What shows through keeps the picture readable where heat is low.
     under = 0.34 * grey * (1 - 0.7 * level[..., None])

@@ -18,7 +18,7 @@ from typing import Any
 
 from arr_coc.scoring import score_exact
 from arr_coc.service import comparing
-from arr_coc.service.looks import LookResult
+from arr_coc.service.looks import LookResult, is_cut
 from arr_coc.service.recordings import FILE, About, Recording, digest, examples_for
 
 LOOKS = ("full", "focused", "shrunk")
@@ -146,7 +146,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _is_right(recording: Recording, look: str) -> bool:
-    return score_exact(recording["result"][look]["text"], recording["answer"])
+    result = recording["result"][look]
+    return not is_cut(result) and score_exact(result["text"], recording["answer"])
 
 
 if __name__ == "__main__":

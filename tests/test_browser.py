@@ -175,7 +175,7 @@ def test_places_tell_what_they_were_given(tab):
     tab.locator(".arr-cells").focus()
     tab.keyboard.press("ArrowRight")
     expect(readout).to_contain_text("column 10 of 16")
-    expect(readout).to_contain_text("Relevance")
+    expect(readout).to_contain_text("stands out")
     expect(tab.locator(".arr-cursor")).to_be_visible()
     tab.keyboard.press("Escape")
     expect(tab.locator(".arr-cursor")).to_be_hidden()

@@ -40,7 +40,8 @@ BELOW = {
     "allocators": {"attending", "config"},
     "components": {"adapting", "balancing", "knowing"},
     "realizing": IDEA,
-    "homunculus": {"attending", "config"},
+    "ranking": set(),
+    "homunculus": {"attending", "config", "ranking"},
     "qwen": IDEA | {"homunculus"},
     "benchmark": {"config", "provenance", "qwen"},
     "scenes": set(),
@@ -52,7 +53,7 @@ BELOW = {
     "tensions": {"balancing", "config", "evaluate", "peers", "provenance", "qwen", "scenes"},
     "hub": {"qwen"},
     "record": {"provenance", "qwen", "scoring", "service"},
-    "page": {"config", "homunculus", "peers", "scenes", "scoring", "service"},
+    "page": {"config", "homunculus", "peers", "ranking", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.
 OWNERS = {

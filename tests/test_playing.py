@@ -6,6 +6,7 @@ import pytest
 from PIL import ImageChops
 
 from arr_coc.page import drawn, frame
+from arr_coc.page.wording import tidy
 from arr_coc.scenes import questions
 from arr_coc.scenes.scene import TEST_SEED, make_scene
 from arr_coc.service import intake
@@ -36,7 +37,7 @@ def test_three_questions_of_those_kinds_with_their_truth():
     for seed in (3, 50, 700):
         made = drawn.new_picture(("colour", "exists"), seed)
         scene = make_scene(made.seed, kinds=("colour", "exists"))
-        known = {question.text: question.answer for question in scene.questions}
+        known = {tidy(question.text): question.answer for question in scene.questions}
         assert len(made.questions) == 3 and made.seed < TEST_SEED
         assert all(known[question] == answer for question, answer in made.questions)
         kinds = {q.kind for q in scene.questions if (q.text, q.answer) in made.questions}

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from test_comparing import Fake, decision, request
 
-from arr_coc.page import board, post, share, viewer, why
+from arr_coc.page import board, post, results, share, viewer, why
 from arr_coc.page.cost import cost
 from arr_coc.service import comparing
 from arr_coc.service.decision import Where, describe_where
@@ -66,8 +66,25 @@ def test_bars_and_race_are_to_scale(result):
 
 @pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5, None])
 def test_faster_is_said_only_when_it_was(result, ratio):
-    drawn = cost({**result, "ratio": ratio})
+    drawn = cost({**result, "ratio": ratio}, recorded=True)
     assert ("faster" in drawn) == (ratio == 2.5)
+
+
+def test_one_run_shows_times_and_no_verdict(shown):
+    pieces = board.board(shown)
+    for text in (pieces.strip, pieces.cost):
+        assert not re.search("faster|slower|sooner|about the same|as soon", text)
+        assert "500 ms" in text and "200 ms" in text and "vary" in text
+
+
+def test_the_memory_told_is_the_cache_alone_and_a_peak_that_rises_is_not_hidden(result):
+    result["focused"] |= {"kv_cache_bytes": 1.2e6, "peak_memory_bytes": 120e6}
+    result["full"] |= {"kv_cache_bytes": 5.9e6, "peak_memory_bytes": 100e6}
+    words = results.strip(result)
+    assert "KV cache alone: 1.20 MB instead of 5.90 MB" in words
+    assert "Peak memory rises from 100 MB to 120 MB" in words
+    result["full"]["peak_memory_bytes"] = 130e6
+    assert "Peak" not in results.strip(result)
 
 
 def test_no_chart_of_a_failed_look(result):

@@ -12,6 +12,8 @@ from PIL import Image
 from arr_coc.page import cost, frame, results, viewer, why
 from arr_coc.page.stamps import Stamp, mark, stamp_of, with_tensions
 from arr_coc.page.visit import Visit, tension_words
+from arr_coc.page.wording import unknown_language
+from arr_coc.ranking import ranks
 from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
@@ -101,7 +103,13 @@ def board(shown: Shown) -> Board:
     result, size = shown["result"], tuple(shown["size"])
     pieces = Board(
         viewer.viewer(shown["picture"], size, shown["where"]),
-        results.answers(result["full"], result["focused"], shown["truth"], shrunk=result["shrunk"]),
+        results.answers(
+            result["full"],
+            result["focused"],
+            shown["truth"],
+            shrunk=result["shrunk"],
+            aside=unknown_language(result["question"]) if result["bundled"] else "",
+        ),
         results.strip(result, shown["note"], shown["recorded"]),
         why.maps(shown["where"], size),
         why.gauges(shown["where"]),
@@ -144,10 +152,14 @@ def side_by_side(image: Image.Image, questions: list[str], wheres: list[Where]) 
     """Where each question looks, as pictures side by side."""
     from arr_coc import homunculus
 
+    pictures = (
+        homunculus.overlay(image, ranks(where["relevance"], where["cells"]).brightness, 400)
+        for where in wheres
+    )
     figures = "".join(
-        f'<figure><img src="{frame.data_url(homunculus.overlay(image, where["relevance"], 400))}" '
+        f'<figure><img src="{frame.data_url(picture)}" '
         f'alt="Where it would look for: {frame.escaped(question)}">'
         f"<figcaption>{frame.escaped(question)}</figcaption></figure>"
-        for question, where in zip(questions, wheres)
+        for question, picture in zip(questions, pictures)
     )
     return f'<div class="arr-beside">{figures}</div>'

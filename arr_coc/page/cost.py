@@ -50,10 +50,13 @@ def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
         f'<span title="{escaped(title)}"><i class="arr-s-{key}"></i>{name}</span>'
         for key, (name, title) in STAGES.items()
     )
-    when = "in the median of the recorded runs" if recorded else "in this one run"
+    lead = f"One run each: {_firsts(looks)} to the first word. Times vary from run to run."
+    if recorded:
+        when = "in the median of the recorded runs"
+        lead = f"The first word of the focused look came {_words(result)} {when}."
     return (
         '<section class="arr-cost"><h2 class="arr-h2">What it cost</h2>'
-        f'<p class="arr-lead">The first word of the focused look came {_words(result)} {when}.</p>'
+        f'<p class="arr-lead">{lead}</p>'
         f'<div class="arr-race" data-race="{escaped(json.dumps(race))}">{rows}'
         f'<p class="arr-stages-legend">{legend}<span><i class="arr-s-decode"></i>write</span></p>'
         '<p class="arr-race-foot"><button type="button" class="arr-button arr-race-play">Replay the '
@@ -66,6 +69,14 @@ def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
 
 def _finished(look: LookResult | None) -> bool:
     return look is not None and look["done"] and not look["error"]
+
+
+def _firsts(looks: dict[str, LookResult]) -> str:
+    """Each look's time to the first word."""
+    return ", ".join(
+        f"{LOOKS[key].name.lower()} {seconds(look['time_to_first_token_s'])}"
+        for key, look in looks.items()
+    )
 
 
 def _words(result: ComparisonResult) -> str:

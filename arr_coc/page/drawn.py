@@ -13,6 +13,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from arr_coc.page.wording import tidy
 from arr_coc.service import intake
 
 SCORES = Path(__file__).parent.parent / "bundled" / "base" / "scores.json"
@@ -79,7 +80,7 @@ def new_picture(kinds: Sequence[str], seed: int | None = None) -> NewPicture:
         scene = make_scene(tried, kinds=tuple(kinds))
         by_kind: dict[str, list[tuple[str, str]]] = {}
         for question in scene.questions:
-            by_kind.setdefault(question.kind, []).append((question.text, question.answer))
+            by_kind.setdefault(question.kind, []).append((tidy(question.text), question.answer))
         questions = list(_one_of_each(by_kind))[:QUESTIONS]
         if len(questions) == QUESTIONS or (questions and tried == first + TRIES - 1):
             return NewPicture(scene.image, tuple(questions), tried)
@@ -141,7 +142,7 @@ def sign_with(text: str, seed: int | None = None) -> NewPicture:
             area = _around(thing.detail_box, thing.box)
             rng = np.random.default_rng(tried)
             writing.plate(rng, picture, text, area, 1.0, at="anywhere")
-            return NewPicture(picture, ((question.text, text.lower()),), tried)
+            return NewPicture(picture, ((tidy(question.text), text.lower()),), tried)
     raise intake.IntakeError("No sign could be drawn; try again.")
 
 

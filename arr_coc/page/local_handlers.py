@@ -30,6 +30,7 @@ from arr_coc.service.loader import identity_to_come
 MORE = 2  # times as many tokens for another look
 NOT_KEPT = "This comparison is not kept any more: press Compare first."
 NOTHING_TO_SAVE = "There is no comparison to save yet: press Compare."
+BY_LINK = "This link keeps {:.0%} of the visual tokens instead of {:.0%}. Press Compare to see it."
 UNKNOWN_SIGN = (
     "The small model here learned some twenty words and numbers of two digits; what else a sign says, it "
     "can only guess."
@@ -74,7 +75,9 @@ class LocalHandlers:
         question = question or (example.question if example else "")
         if example and question == example.question and percent == PERCENT:
             shown = board.recorded(self.folder, example, self.recorded, _card_key(chosen))
-        if example and not self._is_recorded(example):
+        if percent != PERCENT:
+            note = BY_LINK.format(percent / 100, PERCENT / 100)
+        elif example and not self._is_recorded(example):
             note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
         pieces = board.board(shown) if shown else board.blank(example and example.path, note)
         picture = gr.update(visible="hidden", value=str(example.path) if example else None)
@@ -126,9 +129,13 @@ class LocalHandlers:
         wish = frame.wish(request.query_params if request else {}, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
 
-    def on_own(self) -> dict[str, Any]:
-        """The place to drop a picture of one's own."""
-        return gr.update(value=None, visible=True)
+    def on_own(self, picture: Any) -> tuple[dict[str, Any], Any]:
+        """The place to drop a picture of one's own, and the picture that stood there, to come back to."""
+        return gr.update(value=None, visible=True), picture or UNCHANGED
+
+    def on_back(self, before: Any) -> dict[str, Any]:
+        """No picture of one's own after all: the one that stood there before."""
+        return gr.update(value=before, visible="hidden")
 
     def on_own_picture(
         self, picture: Any, question: Any = None, chosen: Any = None, drawn: Any = None

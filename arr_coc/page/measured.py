@@ -123,7 +123,7 @@ def _evaluation(summary: dict[str, Any]) -> str:
         f'<p class="arr-lead">{escaped(_lead(summary, len(details) > 1))}</p>{table}'
         f"{_sentence(_failures(summary)) if len(details) == 1 else ''}"
         f'<p class="arr-about">Measured {escaped(summary["date"])}, commit '
-        f"{escaped(summary.get('commit') or 'unknown')}; brackets are 95 % intervals.</p>"
+        f"{escaped(summary.get('commit') or 'unknown')}; brackets are 95% intervals.</p>"
     )
 
 
@@ -196,7 +196,7 @@ def _accuracy(entry: dict[str, Any] | None) -> str:
     if not overall:
         return ""
     low, high = overall["interval"]
-    return f"{100 * overall['value']:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{overall['value']:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _failures(summary: dict[str, Any]) -> str:

@@ -23,17 +23,29 @@ from arr_coc.service.uploads import source_of
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
-    ("The most relevant places, up to the budget", "topk"),
+    ("The most relevant places", "topk"),
     ("As many places as the question seems to need", "adaptive"),
     ("Whole windows", "window"),
     ("Coarse and fine cells that cover everything", "quadtree"),
 ]
 TIER_CHOICES = [
     ("The share set above", BY_SHARE),
-    *((f"{tier.capitalize()}: {100 * share:.0f} %", tier) for tier, share in TIERS.items()),
+    *((f"{tier.capitalize()}: {share:.0%}", tier) for tier, share in TIERS.items()),
     ("Let the question's words choose", QUESTION_TIER),
 ]
-CARD_VIEW_JS = """() => {
+# A comparison without a question would clear the answers and be refused: it does not begin.
+OPENING_JS = """() => {
+    const box = () => document.querySelector('#arr-question textarea, #arr-question input');
+    const say = (words) => { document.querySelector('#arr-unasked p').textContent = words; };
+    document.addEventListener('input', (event) => event.target === box() && say(''), true);
+    document.addEventListener('click', (event) => {
+        if (!event.target.closest?.('#arr-go')) return;
+        say(box().value.trim() ? '' : 'Write a question first.');
+        if (box().value.trim()) return;
+        event.preventDefault();
+        event.stopImmediatePropagation();
+        box().focus();
+    }, true);
     if (new URLSearchParams(location.search).get('arr_view') === 'card')
         for (const place of ['.gradio-container', '#arr-page'])
             document.querySelector(place).classList.add('arr-card-view');
@@ -78,6 +90,7 @@ class Parts:
     """Every component that is wired, by name. `Visit` and `changes` speak of them by these names."""
 
     chosen: gr.State  # number of the card, None for a picture that is no card
+    before: gr.State  # the picture that "Try your own" put away, to come back to
     drawn: gr.State  # questions about a drawn picture, with their answers
     tensions: gr.State  # imposed by dragging; None lets the policy choose
     shown: gr.State  # the comparison on the page, a `board.Shown`
@@ -88,6 +101,7 @@ class Parts:
     picture: Picture
     draw: gr.Button
     own: gr.Button
+    back: gr.Button
     sign: gr.Row
     writing: gr.Textbox
     put: gr.Button
@@ -153,6 +167,7 @@ def states() -> dict[str, Component]:
     """
     return {
         "chosen": gr.State(),
+        "before": gr.State(),
         "drawn": gr.State(),
         "tensions": gr.State(),
         "shown": gr.State(time_to_live=3600),
@@ -181,6 +196,9 @@ def picture_side(look: str, example: Path | None) -> dict[str, Component]:
         visible="hidden",
         elem_id="arr-picture",
     )
+    with gr.Row(elem_id="arr-upload"):  # page.css shows it beside an open place to drop a picture
+        show(f'<p class="arr-about">{frame.PRIVACY}</p>')
+        parts["back"] = gr.Button("Back to the picture", size="sm", elem_id="arr-back")
     with gr.Row(elem_id="arr-try"):
         parts["draw"] = gr.Button("New picture", size="sm", elem_id="arr-draw")
         parts["own"] = gr.Button("Try your own", size="sm", elem_id="arr-own")
@@ -215,6 +233,7 @@ def answer_side(first: Fresh) -> dict[str, Component]:
         )
         parts["go"] = gr.Button("Compare", variant="primary", min_width=110, elem_id="arr-go")
         parts["stop"] = gr.Button("Stop", min_width=70, elem_id="arr-stop")
+    show('<p class="arr-message" role="alert"></p>', elem_id="arr-unasked")
     parts["chips"] = show(js_on_load=frame.CHIPS_JS, elem_id="arr-chips")
     parts["watch"] = show(stamps.ALARM, js_on_load=stamps.SCRIPT, elem_id="arr-watch")
     parts["answers"] = show(first.answers, elem_id="arr-answers")

@@ -12,9 +12,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
-from arr_coc.page.results import LOOKS, ratio_words, shown_ratio
+from arr_coc.page.results import LOOKS, cut_words, ratio_words, shown_ratio
+from arr_coc.ranking import ranks
 from arr_coc.scoring import score_exact
-from arr_coc.service.looks import LookResult
+from arr_coc.service.looks import LookResult, is_cut
 
 CARD = (1200, 630)
 EDGE, FOOT = 44, 572  # of the card: its margin, and where its foot begins
@@ -32,6 +33,8 @@ def png(shown: Shown) -> bytes:
     paint, result = ImageDraw.Draw(card), shown["result"]
     width = CARD[0] - left - EDGE
     cost = f"First word of the focused look: {ratio_words(shown_ratio(result))}"
+    if not shown["recorded"]:
+        cost = "One live run; times vary"
     write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
     _beside(paint, shown, left, bottom - 44)
     _foot(paint, shown)
@@ -49,7 +52,7 @@ def _picture(card: Image.Image, shown: Shown) -> tuple[int, int]:
         picture = opened.convert("RGB")
     where = shown["result"]["where"]
     if where and not where["fallback"]:
-        picture = homunculus.overlay(picture, where["relevance"])
+        picture = homunculus.overlay(picture, ranks(where["relevance"], where["cells"]).brightness)
     bottom = FOOT - 26
     scale = min(540 / picture.width, (bottom - EDGE) / picture.height)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
@@ -94,6 +97,8 @@ def _answer(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, i
     if look["error"] or not look["done"]:
         return "did not finish", QUIET
     text = look["text"] or "(no words came)"
+    if is_cut(look):
+        return f"{text} ({cut_words(look)})", INK
     if truth is None:
         return text, INK
     return (f"✓ {text}", GOOD) if score_exact(look["text"], truth) else (f"✗ {text}", BAD)

@@ -1,6 +1,7 @@
 """Page results: the answers side by side and the strip of what they cost, as escaped HTML.
 
-Values from `comparing` in, strings out. "Faster" is said only where the measured ratio exceeds 1.
+Values from `comparing` in, strings out. "Faster" is said of
+recorded medians only, where the ratio exceeds 1: one run is no verdict.
 """
 
 from collections.abc import Callable
@@ -8,12 +9,14 @@ from typing import NamedTuple
 
 from arr_coc.page.frame import Example, escaped
 from arr_coc.scoring import score_exact
-from arr_coc.service.looks import ComparisonResult, LookResult
+from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
 
 OWN_PICTURE = "This picture is your own: the small model here only learned drawn scenes."
 NOT_RECORDED = (
     "No comparison of this card was recorded with this model yet: press Compare to see one."
 )
+CUT = "An answer was cut off before it was complete, so it is not judged."
+ONE_RUN = "measured in this one run; times vary, so there is no verdict"
 QUEUED, WAITS = "arr-idle arr-queued", "Waits for its turn"
 QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
@@ -67,16 +70,18 @@ def answers(
     truth: str | None = None,
     running: bool = False,
     shrunk: LookResult | None = None,
+    aside: str = "",
 ) -> str:
     """The answers side by side, each with its stage while it runs and its mark at the end.
 
-    The shrunk picture has its place where it was asked for.
+    The shrunk picture has its place where it was asked for. `aside` is a sentence about them all.
     """
     looks = {"full": full, "focused": focused} | ({"shrunk": shrunk} if shrunk else {})
     return (
         f'<div class="arr-answers arr-of-{len(looks)}" aria-live="polite">'
         + "".join(_answer(key, look, truth, running) for key, look in looks.items())
         + "</div>"
+        + message(aside)
     )
 
 
@@ -104,7 +109,9 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
         return message(f"The {failed[0].lower()} did not finish, so there is nothing to compare.")
     full, focused = looks["full"], looks["focused"]
     share = focused["visual_tokens"] / max(1, full["visual_tokens"])
-    when = "median of recorded runs" if recorded else "measured in this one run"
+    speed = ONE_RUN
+    if recorded:
+        speed = f"Focused look {ratio_words(shown_ratio(result))}, median of recorded runs"
     items = [
         _measure(
             "Visual tokens",
@@ -119,14 +126,14 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
             "Time to the first token, every stage counted",
             {key: look["time_to_first_token_s"] for key, look in looks.items()},
             seconds,
-            f"Focused look {ratio_words(shown_ratio(result))}, {when}",
+            speed,
         ),
         _measure(
-            "Memory",
-            "KV cache: what the model keeps of picture and question while it writes",
+            "KV cache",
+            "What the model keeps of picture and question while it writes; not all of its memory",
             {key: look["kv_cache_bytes"] for key, look in looks.items()},
             megabytes,
-            "for picture and question (KV cache)",
+            memory_words(full, focused),
         ),
     ]
     source = f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
@@ -141,6 +148,8 @@ def remark(
     `as_given`: the card's own question was asked.
     `own` is a visitor's picture, outside what the bundled model learned.
     """
+    if any(look is not None and is_cut(look) for look in (result[key] for key in LOOKS)):
+        return CUT
     if example is None:
         return OWN_PICTURE if result["bundled"] and own else ""
     return note_of(example) if as_given else ""
@@ -170,6 +179,14 @@ def ratio_words(ratio: float | None) -> str:
     return "about the same"
 
 
+def cut_words(look: LookResult) -> str:
+    """Where the answer was cut off, in words; such an answer is not judged."""
+    if look["ended"] == "length":
+        return f"cut off after {look['new_tokens']} token{'s' * (look['new_tokens'] != 1)}"
+    spent = sum(look["stages_s"].get(stage, 0.0) for stage in ("prefill", "decode"))
+    return f"stopped after {spent:.0f} s"
+
+
 def _answer(key: str, look: LookResult | None, truth: str | None, running: bool) -> str:
     words = LOOKS[key]
     mark, body = "", _idle(key)
@@ -181,7 +198,9 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
         body = f'<p class="{size}">{escaped(look["text"]) or "(no words came)"}</p>'
         if look["done"]:
             body += _confidence(look["first_token_entropy"])
-        if look["done"] and truth is not None:
+        if look["done"] and is_cut(look):
+            body += f'<p class="arr-cut">{cut_words(look)}</p>'
+        elif look["done"] and truth is not None:
             right = score_exact(look["text"], truth)
             verdict = "✓ right" if right else f"✗ wrong: it is {escaped(truth)}"
             mark = f'<span class="arr-mark arr-{"right" if right else "wrong"}">{verdict}</span>'
@@ -234,6 +253,16 @@ def megabytes(value: float) -> str:
     if size >= 1000:
         return f"{size / 1000:.1f} GB"
     return f"{size:.0f} MB" if size >= 10 else f"{size:.2f} MB"
+
+
+def memory_words(full: LookResult, focused: LookResult) -> str:
+    """The KV cache alone in words, and the peak of all memory where the focused look raised it."""
+    held, instead = (megabytes(look["kv_cache_bytes"]) for look in (focused, full))
+    words = f"KV cache alone: {held} instead of {instead}"
+    before, after = (megabytes(look["peak_memory_bytes"]) for look in (full, focused))
+    if before == after or focused["peak_memory_bytes"] < full["peak_memory_bytes"]:
+        return words
+    return f"{words}. Peak memory rises from {before} to {after}"
 
 
 def sure_words(nats: float) -> str:

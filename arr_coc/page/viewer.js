@@ -23,7 +23,7 @@ function arrViewer(root) {
     return [top, left, Math.min(h, top + side), Math.min(w, left + side)];
   };
 
-  function spread(map, width, height) {  // (h, w) in [0, 1] -> smooth bytes over the picture
+  function spread(map, width, height) {  // (h, w) in [0, 1] -> bytes over the picture, in squares
     const h = map.length, w = map[0].length, flat = map.flat();
     const low = Math.min(...flat), span = Math.max(Math.max(...flat) - low, 0.05);
     const small = canvas(w, h), paint = small.getContext('2d'), image = paint.createImageData(w, h);
@@ -32,12 +32,15 @@ function arrViewer(root) {
       image.data.set([byte, byte, byte, 255], 4 * i);
     });
     paint.putImageData(image, 0, 0);
-    return pixels(draw(small, width, height)).data;
+    const made = canvas(width, height), large = made.getContext('2d', {willReadFrequently: true});
+    large.imageSmoothingEnabled = false;
+    large.drawImage(small, 0, 0, width, height);
+    return pixels(made).data;
   }
 
   function heat(base, look) {
     const image = pixels(base), data = image.data;
-    const level = spread(look.relevance, base.width, base.height);
+    const level = spread(look.brightness, base.width, base.height);
     for (let i = 0; i < data.length; i += 4) {
       const grey = (0.299 * data[i] + 0.587 * data[i + 1] + 0.114 * data[i + 2]) / 255;
       const at = level[i] / 255 * (MAGMA.length - 1), n = Math.min(MAGMA.length - 2, at | 0);
@@ -127,6 +130,18 @@ function arrViewer(root) {
 
   const DRAW = {heat, kept, saw, sized};
 
+  function nth(n) {
+    const last = n % 100 >= 11 && n % 100 <= 13 ? 0 : n % 10;
+    return `${n}${['th', 'st', 'nd', 'rd'][last] || 'th'}`;
+  }
+
+  function standing(look, index) {  // of a kept cell among the kept, in words
+    const rank = look.order[index], count = look.cells.length;
+    const words = 3 * rank <= count || rank === 1 ? 'it matters most'
+      : 3 * rank <= 2 * count ? 'it matters less' : 'it hardly matters';
+    return `kept, ${nth(rank)} of ${count}: ${words}`;
+  }
+
   function told(look, row, column) {  // what is said of one place
     const [h, w] = look.grid, near = (map) => map && map[row][column].toFixed(2);
     const index = look.cells.findIndex((cell) => {
@@ -135,14 +150,14 @@ function arrViewer(root) {
     });
     const side = index < 0 ? 1 : 2 ** look.cells[index][0];
     const fate = index < 0
-      ? `no token of its own: ${look.glance ? 'only in the blurry view of the whole'
-        : 'seen only in passing, mostly coarsely'}`
-      : `kept, ${side === 1 ? 'full detail' : `one token for ${side}×${side} places`} `
+      ? `not kept, ${nth(look.places[row][column])} of ${h * w}. It has no token of its own: `
+        + `${look.glance ? 'only in the blurry view of the whole' : 'seen only in passing, mostly coarsely'}`
+      : `${standing(look, index)}. ${side === 1 ? 'Full detail' : `One token for ${side}×${side} places`} `
         + `(level ${look.cells[index][0]}, budget ${Math.round(look.budgets[index])})`;
     const parts = [['detail', look.propositional], ['stands out', look.perspectival],
       ['question', look.participatory]].filter(([, map]) => map);
-    return `Row ${row + 1} of ${h}, column ${column + 1} of ${w}: ${fate}. Relevance `
-      + `${near(look.relevance)}; ${parts.map(([name, map]) => `${name} ${near(map)}`).join(', ')}.`;
+    return `Row ${row + 1} of ${h}, column ${column + 1} of ${w}: ${fate}; `
+      + `${parts.map(([name, map]) => `${name} ${near(map)}`).join(', ')}.`;
   }
 
   function mount(box) {
@@ -207,7 +222,7 @@ function arrViewer(root) {
     });
     const slide = () => {
       wipe = Number(slider.value);
-      over.style.clipPath = `inset(0 ${100 - wipe}% 0 0)`;
+      over.style.clipPath = `inset(0 0 0 ${100 - wipe}%)`;  // the view at the right, under its word
     };
     slider.addEventListener('input', slide);
     box.querySelectorAll('input[type=radio]').forEach((radio) => radio.addEventListener('change', () => {
@@ -222,7 +237,8 @@ function arrViewer(root) {
     const ready = (image) => {
       pictures.clear();
       pictures.set(shown.src, image);
-      const scale = 640 / Math.max(image.naturalWidth, image.naturalHeight);
+      // Small pictures are drawn larger; long ones came larger and stay so.
+      const scale = Math.max(1, 640 / Math.max(image.naturalWidth, image.naturalHeight));
       base = draw(image, Math.max(2, Math.round(scale * image.naturalWidth)),
         Math.max(2, Math.round(scale * image.naturalHeight)));
       paint();

@@ -14,16 +14,23 @@ from PIL import Image
 
 from arr_coc.page import warping
 from arr_coc.page.frame import data_url, escaped
+from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 
 SOURCE = (Path(__file__).parent / "viewer.js").read_text(encoding="utf-8")
 SCRIPT = f"{SOURCE}\narrViewer(element);\n"
 SIDE = 640  # pixels of the longer side of the picture that is sent
+LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
+THIN, LONGEST = (
+    110,
+    8000,
+)  # pixels of its shorter side, as in page.css, and at most of its longer one
 VIEWS = {
     "heat": (
         "Where looking pays",
-        "Relevance: three maps mixed; bright where looking pays",
-        "The picture in grey under its heat map, bright where looking pays",
+        "Places by their rank in relevance; the bright ones were kept, the brightest matter most",
+        "The picture in grey under its heat map, place by place: bright places were kept, the "
+        "brightest matter most",
     ),
     "saw": (
         "What it saw",
@@ -47,10 +54,18 @@ HINT = "Point at a place to see what it was given."
 
 
 def picture_url(image: Image.Image) -> str:
-    """The picture as a `data:` URL, its longer side at most `SIDE` pixels."""
+    """The picture as a `data:` URL, its longer side at most `SIDE` pixels where it is not `LONG`."""
     small = image.convert("RGB")
-    small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    side = SIDE
+    if is_long(image.size):
+        side = min(LONGEST, max(SIDE, round(THIN * max(image.size) / min(image.size))))
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return data_url(small)
+
+
+def is_long(size: tuple[int, int]) -> bool:
+    """Whether a picture of that width and height would be a thin line where all of it is shown."""
+    return max(size) > LONG * min(size)
 
 
 def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str = "arr") -> str:
@@ -64,10 +79,13 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
     """
     aspect = f"--arr-aspect:{size[0] / size[1]:.4f}"
     shown = f'<img class="arr-base" src="{picture}" alt="The picture asked about">'
+    kind, roll = "arr-viewer", '<div class="arr-roll">'
+    if is_long(size):
+        kind += " arr-long-picture"
+        roll = '<div class="arr-roll" tabindex="0" role="region" aria-label="A long picture, to scroll">'
     if where is None or where["fallback"]:
-        return (
-            f'<div class="arr-viewer" style="{aspect}"><div class="arr-stage">{shown}</div></div>'
-        )
+        body = f'{roll}<div class="arr-stage">{shown}</div></div>'
+        return f'<div class="{kind}" style="{aspect}">{body}</div>'
     radios = "".join(
         f'<input type="radio" name="{name}-view" id="{name}-view-{key}" value="{key}" '
         f'data-alt="{escaped(alt)}"{" checked" * (key == "heat")}>'
@@ -76,16 +94,17 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
     )
     data = escaped(json.dumps(look_data(where), separators=(",", ":")))
     return (
-        f'<div class="arr-viewer" style="{aspect}" data-view="heat" data-look="{data}">'
+        f'<div class="{kind}" style="{aspect}" data-view="heat" data-look="{data}">'
         f'<div class="arr-views" role="radiogroup" aria-label="How to show the picture">{radios}</div>'
-        f'<div class="arr-stage">{shown}'
+        f'{roll}<div class="arr-stage">{shown}'
         f'<canvas class="arr-over" role="img" aria-label="{escaped(VIEWS["heat"][2])}"></canvas>'
         '<div class="arr-cursor" hidden></div><div class="arr-cells" tabindex="0" role="application" '
-        'aria-label="Places of the picture: arrow keys move, Escape leaves"></div></div>'
+        'aria-label="Places of the picture: arrow keys move, Escape leaves"></div></div></div>'
         '<div class="arr-under"><label class="arr-slide"><span>Original</span>'
         '<input type="range" class="arr-wipe" min="0" max="100" value="100" '
-        'aria-label="From the original to the view"><span>View</span></label>'
-        '<p class="arr-legend" aria-hidden="true"><span>little</span><i></i><span>much</span></p></div>'
+        'aria-label="How much of the picture shows the view"><span>View</span></label>'
+        '<p class="arr-legend" aria-hidden="true"><i class="arr-legend-rest"></i><span>not kept</span>'
+        '<i class="arr-legend-kept"></i><span>kept</span></p></div>'
         f'<p class="arr-readout" aria-live="polite">{HINT}</p></div>'
     )
 
@@ -95,12 +114,16 @@ def look_data(where: Where) -> dict[str, Any]:
     glance = where["glance_grid"]
     tokens = glance[0] * glance[1] if glance else 0
     density = warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
-    maps = ("relevance", "propositional", "perspectival", "participatory")
+    placed = ranks(where["relevance"], where["cells"])
+    maps = ("propositional", "perspectival", "participatory")
     return {
         "grid": where["grid"],
         "cells": where["cells"],
         "budgets": where["cell_budgets"],
         "glance": glance,
+        "places": placed.places.tolist(),
+        "order": placed.cells,
+        "brightness": placed.brightness.round(3).tolist(),
         "mesh": warping.inverse_mesh(density).round(4).tolist(),
         **{name: _short(where[name]) for name in maps},
     }

@@ -78,6 +78,7 @@ def peak_memory(device: torch.device) -> tuple[int, str]:
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
 UNDECODED = "\ufffd"
+NOT_FINITE = "The model's numbers overflowed on this picture, so this look has no answer."
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Measures:
         kv_cache_bytes: keys and values of the prompt, over all layers.
         peak_memory_bytes: peak over the call; `peak_memory_kind` says of what.
         first_token_entropy: of the first token's distribution, in nats: how unsure the model was.
+        ended: why it stopped: "end" token, "length" (`max_new_tokens`) or "time" (the deadline).
     """
 
     stages: dict[str, float]
@@ -107,6 +109,7 @@ class Measures:
     peak_memory_bytes: int
     peak_memory_kind: str
     first_token_entropy: float | None = None
+    ended: str = "end"
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,7 @@ class Run:
         streamer, unsure = _Streamer(self), _FirstEntropy()
         host.synchronize()
         start = time.perf_counter()
+        stop = _Stop(self.stop, start + self.deadline_s)
         host.model.generate(
             input_ids=ids,
             position_ids=ask.prompt.position_ids(places),
@@ -211,7 +215,7 @@ class Run:
             past_key_values=cache,
             streamer=streamer,
             logits_processor=LogitsProcessorList([unsure]),
-            stopping_criteria=StoppingCriteriaList([_Stop(self.stop, start + self.deadline_s)]),
+            stopping_criteria=StoppingCriteriaList([stop]),
             max_new_tokens=self.max_new_tokens,
             do_sample=False,
             temperature=None,
@@ -223,8 +227,17 @@ class Run:
         first = streamer.first_at or end
         self.seconds["prefill"], self.seconds["decode"] = first - start, end - first
         measures = self._measures(streamer, len(places), ask, cache, ids.shape[1])
-        measures = replace(measures, first_token_entropy=unsure.nats())
+        ended = self._ended(streamer.ids, stop)
+        measures = replace(measures, first_token_entropy=unsure.nats(), ended=ended)
         return Answer(streamer.text, "done", True, measures, self.realization)
+
+    def _ended(self, ids: list[int], stop: "_Stop") -> str:
+        """Why no more tokens came. An end token counts before a deadline that it just met."""
+        ends = self.host.model.generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
+        if ids and ids[-1] in ends:
+            return "end"
+        return "time" if stop.late else "length"
 
     def _measures(
         self, streamer: "_Streamer", visual_tokens: int, ask: Ask, cache: Cache, prompt_length: int
@@ -277,20 +290,27 @@ class _Stop(StoppingCriteria):
     """Stops decoding when the consumer left or time is up."""
 
     def __init__(self, event: threading.Event, deadline: float) -> None:
-        self.event, self.deadline = event, deadline
+        self.event, self.deadline, self.late = event, deadline, False
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
-        stop = self.event.is_set() or time.perf_counter() > self.deadline
+        self.late = time.perf_counter() > self.deadline
+        stop = self.event.is_set() or self.late
         return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)
 
 
 class _FirstEntropy(LogitsProcessor):
-    """Notes the entropy of the first token's distribution; changes nothing."""
+    """Notes the entropy of the first token's distribution, and refuses logits that are no numbers.
+
+    It changes nothing.
+    """
 
     def __init__(self) -> None:
         self.first: Tensor | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        # The largest logit is NaN where any is, and infinite where all are masked or one overflowed.
+        if not torch.isfinite(scores.max()):
+            raise ValueError(NOT_FINITE)
         if self.first is None:
             self.first = scores[0]
         return scores

@@ -15,6 +15,7 @@ other looks still arrive.
 """
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -237,6 +238,8 @@ def _looks(model: Any, request: Request, **options: Any) -> Iterator[tuple[LookR
                 stages = {name: round(spent, 6) for name, spent in measures.pop("stages").items()}
                 seconds = round(measures.pop("time_to_first_token"), 6)
                 look = {**look, **measures, "stages_s": stages, "time_to_first_token_s": seconds}
+                if not math.isfinite(look["first_token_entropy"] or 0):  # JSON has no NaN
+                    look["first_token_entropy"] = None
             yield look, answer.realization
     except Exception as error:  # the other look must still arrive, and a worker must live on
         log.exception("a look failed")

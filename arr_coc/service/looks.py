@@ -9,7 +9,11 @@ from arr_coc.service.decision import Where
 
 
 class LookResult(TypedDict):
-    """One look at the picture. Numbers are 0 and `stages_s` empty until the look is done."""
+    """One look at the picture. Numbers are 0 and `stages_s` empty until the look is done.
+
+    `ended` is why the answer stopped: "end" (the model was done), "length" (as many tokens as were
+    allowed) or "time" (the deadline); "" before.
+    """
 
     text: str
     stage: str
@@ -25,6 +29,7 @@ class LookResult(TypedDict):
     peak_memory_bytes: int
     peak_memory_kind: str
     first_token_entropy: float | None
+    ended: str
 
 
 class ComparisonResult(TypedDict):
@@ -64,7 +69,13 @@ def empty_look() -> LookResult:
         peak_memory_bytes=0,
         peak_memory_kind="",
         first_token_entropy=None,
+        ended="",
     )
+
+
+def is_cut(look: LookResult) -> bool:
+    """Whether the answer was cut off, so that it is not judged; recordings older than `ended` were not."""
+    return look.get("ended", "end") in ("length", "time")
 
 
 def result_of(

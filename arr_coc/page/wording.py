@@ -1,0 +1,57 @@
+"""Page wording: questions in one form, and what to say of a language that the model does not know."""
+
+import json
+import re
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+TOKENIZER = Path(__file__).parent.parent / "bundled" / "base" / "tokenizer.json"
+WORD_START = "Ġ"  # in a byte-level tokenizer's vocabulary: a space before the token
+TELLING = {
+    "count",
+    "describe",
+    "give",
+    "name",
+    "please",
+    "read",
+    "show",
+    "tell",
+}  # no question mark
+ENOUGH = 1 / 3  # share of known words, above which a question is taken to be English
+OTHER_SCRIPT = (
+    "The small model here knows English only and cannot read this script: its answers are guesses."
+)
+OTHER_WORDS = (
+    "The small model here learned a few hundred English words, and hardly any of this question is "
+    "among them: its answers are guesses."
+)
+
+
+def tidy(question: str) -> str:
+    """A question of ours as it is shown and asked: sentence case, "colour", a question mark."""
+    text = re.sub(r"\b([Cc])olor(s?)\b", r"\1olour\2", question.strip())
+    text = text[:1].upper() + text[1:]
+    asks = text.split(" ")[0].lower() not in TELLING
+    return text if "?" in text or not asks else text.rstrip(". ") + "?"
+
+
+def unknown_language(question: str) -> str:
+    """What to say where the bundled model cannot know the question's language; "" where it can."""
+    letters = [letter for letter in question if letter.isalpha()]
+    if any(not unicodedata.name(letter, "").startswith("LATIN") for letter in letters):
+        return OTHER_SCRIPT
+    words = re.findall(r"[^\W\d_]+", question.lower())
+    known = sum(word in learned_words() for word in words)
+    return OTHER_WORDS if words and known <= ENOUGH * len(words) else ""
+
+
+@cache
+def learned_words() -> frozenset[str]:
+    """Words that the bundled tokenizer holds whole: those of the questions it was made from."""
+    vocabulary = json.loads(TOKENIZER.read_text(encoding="utf-8"))["model"]["vocab"]
+    return frozenset(
+        token[1:].lower()
+        for token in vocabulary
+        if token.startswith(WORD_START) and (len(token) > 2 or token[1:] in ("a", "A"))
+    )
