@@ -40,7 +40,7 @@ def test_three_questions_of_those_kinds_with_their_truth():
         known = {tidy(question.text): question.answer for question in scene.questions}
         assert len(made.questions) == 3 and made.seed < TEST_SEED
         assert all(known[question] == answer for question, answer in made.questions)
-        kinds = {q.kind for q in scene.questions if (q.text, q.answer) in made.questions}
+        kinds = {q.kind for q in scene.questions if (tidy(q.text), q.answer) in made.questions}
         assert kinds == {"colour", "exists"}
     assert drawn.new_picture(("colour",)).seed < TEST_SEED
 

@@ -148,7 +148,7 @@ def remark(
     `as_given`: the card's own question was asked.
     `own` is a visitor's picture, outside what the bundled model learned.
     """
-    if any(look is not None and is_cut(look) for look in (result[key] for key in LOOKS)):
+    if any(look is not None and is_cut(look) for look in map(result.get, LOOKS)):
         return CUT
     if example is None:
         return OWN_PICTURE if result["bundled"] and own else ""
