@@ -74,7 +74,8 @@ def benchmark_block() -> str:
 def base_card() -> str:
     """The model card of the bundled base, from its weights, its scores and its training."""
     facts, scores = (json.loads((BASE / f"{n}.json").read_text()) for n in ("training", "scores"))
-    return card(ARRCOCQwen.from_pretrained(BASE).model, facts, scores)
+    model = ARRCOCQwen.from_pretrained(BASE).model
+    return card(sum(p.numel() for p in model.parameters()), facts, scores)
 
 
 def method_rows(summary: dict, controls: bool) -> list[str]:
