@@ -172,6 +172,7 @@ def test_a_long_picture_can_be_read(tab, tmp_path, size):
     tab.locator("#arr-own").click()
     tab.locator("#arr-picture input[type=file]").set_input_files(file)
     expect(tab.locator("#arr-look .arr-long-picture")).to_be_visible()
+    expect(tab.locator(".arr-readout")).to_contain_text("scroll it")
     ask(tab, "what is this?")
     finished(tab)
     box = tab.locator("#arr-look .arr-stage").bounding_box()

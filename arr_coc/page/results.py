@@ -16,7 +16,7 @@ NOT_RECORDED = (
     "No comparison of this card was recorded with this model yet: press Compare to see one."
 )
 CUT = "An answer was cut off before it was complete, so it is not judged."
-ONE_RUN = "measured in this one run; times vary, so there is no verdict"
+ONE_RUN = "Measured in this one run; times vary, so there is no verdict"
 QUEUED, WAITS = "arr-idle arr-queued", "Waits for its turn"
 QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
@@ -118,7 +118,7 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
             "Pieces of the picture that the language model holds",
             {key: look["visual_tokens"] for key, look in looks.items()},
             lambda count: f"{count:,}",
-            f"pieces of the picture: {focused['visual_tokens']} of {full['visual_tokens']} kept, "
+            f"Pieces of the picture: {focused['visual_tokens']} of {full['visual_tokens']} kept, "
             f"{share:.0%}",
         ),
         _measure(

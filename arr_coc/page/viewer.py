@@ -51,6 +51,7 @@ VIEWS = {
     "plain": ("Picture", "The picture itself", "The picture itself"),
 }
 HINT = "Point at a place to see what it was given."
+ROLLS = "This picture is long: scroll it to see the rest."
 
 
 def picture_url(image: Image.Image) -> str:
@@ -79,12 +80,13 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
     """
     aspect = f"--arr-aspect:{size[0] / size[1]:.4f}"
     shown = f'<img class="arr-base" src="{picture}" alt="The picture asked about">'
-    kind, roll = "arr-viewer", '<div class="arr-roll">'
+    kind, roll, hint = "arr-viewer", '<div class="arr-roll">', HINT
     if is_long(size):
-        kind += " arr-long-picture"
+        kind, hint = f"{kind} arr-long-picture", f"{ROLLS} {HINT}"
         roll = '<div class="arr-roll" tabindex="0" role="region" aria-label="A long picture, to scroll">'
     if where is None or where["fallback"]:
         body = f'{roll}<div class="arr-stage">{shown}</div></div>'
+        body += f'<p class="arr-readout">{ROLLS}</p>' * is_long(size)
         return f'<div class="{kind}" style="{aspect}">{body}</div>'
     radios = "".join(
         f'<input type="radio" name="{name}-view" id="{name}-view-{key}" value="{key}" '
@@ -105,7 +107,7 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
         'aria-label="How much of the picture shows the view"><span>View</span></label>'
         '<p class="arr-legend" aria-hidden="true"><i class="arr-legend-rest"></i><span>not kept</span>'
         '<i class="arr-legend-kept"></i><span>kept</span></p></div>'
-        f'<p class="arr-readout" aria-live="polite">{HINT}</p></div>'
+        f'<p class="arr-readout" aria-live="polite">{hint}</p></div>'
     )
 
 
