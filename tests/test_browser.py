@@ -368,7 +368,7 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
     expect(tab.locator("#arr-look")).to_be_hidden()
     tab.locator("#arr-picture input[type=file]").set_input_files(fake)
     expect(tab.locator(".arr-card[aria-pressed=true]")).to_have_count(0)
-    expect(tab.locator(".arr-message")).to_contain_text("not a picture")
+    expect(tab.locator("#arr-said-picture")).to_contain_text("not a picture")
     tab.locator(".arr-card").first.click()
     expect(tab.locator(".arr-recorded")).to_be_visible()
     ask(tab)

@@ -82,7 +82,7 @@ def test_the_memory_told_is_the_cache_alone_and_a_peak_that_rises_is_not_hidden(
     result["full"] |= {"kv_cache_bytes": 5.9e6, "peak_memory_bytes": 100e6}
     words = results.strip(result)
     assert "KV cache alone: 1.20 MB instead of 5.90 MB" in words
-    assert "Peak memory rises from 100 MB to 120 MB" in words
+    assert "Peak rises: 100 MB to 120 MB" in words
     result["full"]["peak_memory_bytes"] = 130e6
     assert "Peak" not in results.strip(result)
 

@@ -262,7 +262,7 @@ def memory_words(full: LookResult, focused: LookResult) -> str:
     before, after = (megabytes(look["peak_memory_bytes"]) for look in (full, focused))
     if before == after or focused["peak_memory_bytes"] < full["peak_memory_bytes"]:
         return words
-    return f"{words}. Peak memory rises from {before} to {after}"
+    return f"{words}. Peak rises: {before} to {after}"
 
 
 def sure_words(nats: float) -> str:
