@@ -170,6 +170,7 @@ def test_a_long_picture_can_be_read(tab, tmp_path, size):
     file = tmp_path / "long.png"
     Image.linear_gradient("L").resize(size).convert("RGB").save(file)
     tab.locator("#arr-own").click()
+    expect(tab.locator("#arr-look")).to_be_hidden()
     tab.locator("#arr-picture input[type=file]").set_input_files(file)
     expect(tab.locator("#arr-look .arr-long-picture")).to_be_visible()
     expect(tab.locator(".arr-readout")).to_contain_text("scroll it")
