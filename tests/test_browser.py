@@ -366,6 +366,7 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
     fake.write_bytes(b"I am no picture")
     tab.locator("#arr-own").click()
     expect(tab.locator("#arr-look")).to_be_hidden()
+    expect(tab.locator("#arr-back")).to_be_visible()
     tab.locator("#arr-picture input[type=file]").set_input_files(fake)
     expect(tab.locator(".arr-card[aria-pressed=true]")).to_have_count(0)
     expect(tab.locator("#arr-said-picture")).to_contain_text("not a picture")

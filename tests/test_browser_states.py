@@ -149,6 +149,7 @@ def test_a_question_edited_during_a_run_is_asked_at_once(tab):
 def test_an_upload_takes_the_old_question_with_it_and_a_refused_one_says_why(tab, tmp_path):
     visit(tab, app=held_server)
     tab.locator("#arr-own").click()
+    expect(tab.locator("#arr-back")).to_be_visible()
     drop = tab.locator("#arr-picture input[type=file]")
     fake = tmp_path / "fake.png"
     fake.write_bytes(b"I am no picture")
