@@ -87,6 +87,9 @@ def test_the_2b_sentence_is_the_benchmarks(tmp_path):
     (tmp_path / measured.BENCHMARK).write_text(json.dumps(report))
     said = measured.at_2b(tmp_path)
     assert "2.0× slower" in said and "210 focused" in said and "faster" not in said
+    report["summary"][1]["n"] = 2
+    (tmp_path / measured.BENCHMARK).write_text(json.dumps(report))
+    assert measured.at_2b(tmp_path) == ""
 
 
 def test_nothing_measured_is_said_in_a_sentence(tmp_path):

@@ -66,8 +66,9 @@ def test_bars_and_race_are_to_scale(result):
 
 @pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5, None])
 def test_faster_is_said_only_when_it_was(result, ratio):
-    drawn = cost({**result, "ratio": ratio}, recorded=True)
-    assert ("faster" in drawn) == (ratio == 2.5)
+    for runs in (1, 2, 3):
+        drawn = cost({**result, "ratio": ratio}, runs)
+        assert ("faster" in drawn) == (ratio == 2.5 and runs == 3)
 
 
 def test_one_run_shows_times_and_no_verdict(shown):

@@ -40,6 +40,7 @@ class Shown(TypedDict):
     truth: str | None
     note: str
     recorded: str
+    runs: int  # that its times are medians of
     stamp: Stamp | None
 
 
@@ -59,6 +60,7 @@ def live(
         truth=truth,
         note=note,
         recorded="",
+        runs=1,
         stamp=stamp,
     )
 
@@ -80,7 +82,7 @@ def recorded(
         stamp = stamp_of(Visit(key=key, question=example.question))
         note = results.note_of(example)
         shown = live(picture, recording["result"], example.answer, note, stamp)
-    return {**shown, "recorded": recorded_words(about)}
+    return {**shown, "recorded": recorded_words(about), "runs": about["repetitions"]}
 
 
 def recorded_words(about: recordings.About) -> str:
@@ -110,10 +112,10 @@ def board(shown: Shown) -> Board:
             shrunk=result["shrunk"],
             aside=unknown_language(result["question"]) if result["bundled"] else "",
         ),
-        results.strip(result, shown["note"], shown["recorded"]),
+        results.strip(result, shown["note"], shown["recorded"], shown["runs"]),
         why.maps(shown["where"], size),
         why.gauges(shown["where"]),
-        cost.cost(result, bool(shown["recorded"])),
+        cost.cost(result, shown["runs"]),
     )
     stamped = mark(shown["stamp"])
     return Board(*(piece and piece + stamped for piece in pieces))

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from arr_coc.page.frame import escaped
-from arr_coc.page.results import LOOKS, megabytes, ratio_words, seconds, shown_ratio, sure_words
+from arr_coc.page.results import (
+    ENOUGH_RUNS,
+    LOOKS,
+    megabytes,
+    ratio_words,
+    seconds,
+    shown_ratio,
+    sure_words,
+)
 from arr_coc.service.looks import ComparisonResult, LookResult
 
 SOURCE = (Path(__file__).parent / "race.js").read_text(encoding="utf-8")
@@ -33,10 +41,11 @@ HOW = (
 )
 
 
-def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
+def cost(result: ComparisonResult | None, runs: int = 1) -> str:
     """The chart of stages with its replay, the table, and how it was measured.
 
     "" before a result, or where the full or the focused look failed; a failed shrunk one is left out.
+    `runs`: how many the times are medians of; `ENOUGH_RUNS` make a verdict.
     """
     if result is None:
         return ""
@@ -50,8 +59,9 @@ def cost(result: ComparisonResult | None, recorded: bool = False) -> str:
         f'<span title="{escaped(title)}"><i class="arr-s-{key}"></i>{name}</span>'
         for key, (name, title) in STAGES.items()
     )
-    lead = f"One run each: {_firsts(looks)} to the first word. Times vary from run to run."
-    if recorded:
+    measured = "One run each" if runs < 2 else f"Medians of {runs} runs"
+    lead = f"{measured}: {_firsts(looks)} to the first word. Times vary from run to run."
+    if runs >= ENOUGH_RUNS:
         when = "in the median of the recorded runs"
         lead = f"The first word of the focused look came {_words(result)} {when}."
     return (

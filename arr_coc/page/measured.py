@@ -11,7 +11,7 @@ from typing import Any
 
 from arr_coc.config import SHARE
 from arr_coc.page.frame import escaped
-from arr_coc.page.results import ratio_words, seconds
+from arr_coc.page.results import ENOUGH_RUNS, ratio_words, seconds
 from arr_coc.peers.names import WORDS
 from arr_coc.service.recordings import Identity
 
@@ -68,7 +68,10 @@ def _made_by(measured: dict[str, Any], identity: Identity) -> bool:
 
 
 def at_2b(folder: Path) -> str:
-    """What the focused look costs at the shapes of Qwen3-VL-2B, in a sentence; "" where not measured."""
+    """What the focused look costs at the shapes of Qwen3-VL-2B, in a sentence.
+
+    "" where it was not measured, or in fewer runs than make a verdict.
+    """
     try:
         report = json.loads((folder / BENCHMARK).read_text(encoding="utf-8"))
         largest = max(e["image_tokens"] for e in report["summary"])
@@ -78,6 +81,8 @@ def at_2b(folder: Path) -> str:
         entry = min(ours, key=lambda e: abs(e["budget"] / largest - SHARE))
         machine = report["machine"]
     except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    if entry["n"] < ENOUGH_RUNS:
         return ""
     where = machine.get("gpu") or f"{machine['cores']} cores of an {machine['processor']} CPU"
     return _sentence(

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
-from arr_coc.page.results import LOOKS, cut_words, ratio_words, shown_ratio
+from arr_coc.page.results import ENOUGH_RUNS, LOOKS, cut_words, ratio_words, shown_ratio
 from arr_coc.ranking import ranks
 from arr_coc.scoring import score_exact
 from arr_coc.service.looks import LookResult, is_cut
@@ -33,8 +33,9 @@ def png(shown: Shown) -> bytes:
     paint, result = ImageDraw.Draw(card), shown["result"]
     width = CARD[0] - left - EDGE
     cost = f"First word of the focused look: {ratio_words(shown_ratio(result))}"
-    if not shown["recorded"]:
-        cost = "One live run; times vary"
+    if shown["runs"] < ENOUGH_RUNS:
+        run = "recorded" if shown["recorded"] else "live"
+        cost = f"One {run} run; times vary" if shown["runs"] < 2 else "Two recorded runs; times vary"
     write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
     _beside(paint, shown, left, bottom - 44)
     _foot(paint, shown)

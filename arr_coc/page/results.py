@@ -1,7 +1,7 @@
 """Page results: the answers side by side and the strip of what they cost, as escaped HTML.
 
-Values from `comparing` in, strings out. "Faster" is said of
-recorded medians only, where the ratio exceeds 1: one run is no verdict.
+Values from `comparing` in, strings out. "Faster" is said of the median of at least `ENOUGH_RUNS` recorded
+runs only, where the ratio exceeds 1: fewer are no verdict.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ NOT_RECORDED = (
 )
 CUT = "An answer was cut off before it was complete, so it is not judged."
 ONE_RUN = "Measured in this one run; times vary, so there is no verdict"
+ENOUGH_RUNS = 3  # of which a median is a verdict on speed
 QUEUED, WAITS = "arr-idle arr-queued", "Waits for its turn"
 QUEUE_FULL = "Too many ask at once and the queue is full; press Compare again in a minute."
 LONG = 60  # characters beyond which an answer is set smaller
@@ -96,10 +97,13 @@ def message(sentence: str) -> str:
     return f'<p class="arr-message" role="status">{escaped(sentence)}</p>' if sentence else ""
 
 
-def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
+def strip(
+    result: ComparisonResult, note: str = "", recorded: str = "", runs: int = 1
+) -> str:
     """Tokens, time to the first word, memory: what each look cost; under it a note.
 
-    `recorded` says what a recording was made with; empty for a live run.
+    `recorded` says what a recording was made with; empty for a live run. `runs`: how many the times are
+    medians of.
     """
     looks = {key: result[key] for key in LOOKS if result[key] is not None}
     if looks.get("shrunk", {}).get("error"):  # it was only asked besides
@@ -109,9 +113,6 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
         return message(f"The {failed[0].lower()} did not finish, so there is nothing to compare.")
     full, focused = looks["full"], looks["focused"]
     share = focused["visual_tokens"] / max(1, full["visual_tokens"])
-    speed = ONE_RUN
-    if recorded:
-        speed = f"Focused look {ratio_words(shown_ratio(result))}, median of recorded runs"
     items = [
         _measure(
             "Visual tokens",
@@ -126,7 +127,7 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "") -> str:
             "Time to the first token, every stage counted",
             {key: look["time_to_first_token_s"] for key, look in looks.items()},
             seconds,
-            speed,
+            speed_words(result, runs),
         ),
         _measure(
             "KV cache",
@@ -166,6 +167,13 @@ def shown_ratio(result: ComparisonResult) -> float | None:
     ratio = result["ratio"]
     full, focused = (result[key]["time_to_first_token_s"] for key in ("full", "focused"))
     return 1.0 if ratio and (ratio - 1) * (full - focused) < 0 else ratio
+
+
+def speed_words(result: ComparisonResult, runs: int) -> str:
+    """The verdict on speed in words; why there is none where too few runs were measured."""
+    if runs >= ENOUGH_RUNS:
+        return f"Focused look {ratio_words(shown_ratio(result))}, median of recorded runs"
+    return ONE_RUN if runs < 2 else f"Medians of {runs} runs; times vary, so there is no verdict"
 
 
 def ratio_words(ratio: float | None) -> str:
