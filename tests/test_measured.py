@@ -42,9 +42,9 @@ def test_accuracy_against_tokens_and_time(folder):
     shown = measured.section(folder)
     head, stock, ours, other = cells(shown)
     assert head == [
-        "method", "10% of the tokens", "20% of the tokens", "all tokens", "first word, at 20%",
+        "Method", "10% of the tokens", "20% of the tokens", "All tokens", "First word, at 20%",
     ]  # fmt: skip
-    assert stock == ["stock (full look)", "", "", "100.0% [100.0, 100.0]", "500 ms"]
+    assert stock == ["Stock (full look)", "", "", "100.0% [100.0, 100.0]", "500 ms"]
     half = "50.0% [50.0, 50.0]"
     assert ours == ["ARR-COC (focused look)", half, half, "", "250 ms"]
     assert other == ["random", "", half, "", ""]
@@ -59,7 +59,7 @@ def test_a_sweep_has_a_column_for_each_size(folder):
         json.dumps(report | {"methods": report["methods"] + small})
     )
     head, stock, *ours = cells(measured.section(folder))
-    assert head == ["method", "detail × 0.5", "detail × 1"]
+    assert head == ["Method", "Detail × 0.5", "Detail × 1"]
     assert stock[1] == stock[2] == "100.0% [100.0, 100.0]"
     assert [row[0] for row in ours] == ["arr-coc, 10%", "arr-coc, 20%", "random, 20%"]
 

@@ -165,15 +165,15 @@ def badge_ready(
     """
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
-    weights = "learned settings" if learned else "fixed rules, not learned"
+    weights = "Learned settings" if learned else "Fixed rules, not learned"
     if notices:
         weights += "; named weights could not be used"
     about_weights = escaped(" ".join(("ARR-COC weights.", *notices)))
     titles = ("The base model both looks share", about_weights, "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
     shown = (
-        f'<span class="arr-if-live">live on {where}</span>'
-        f'<span class="arr-if-recorded">recorded · runs on {where}</span>'
+        f'<span class="arr-if-live">Live on {where}</span>'
+        f'<span class="arr-if-recorded">Recorded · runs on {where}</span>'
     )
     return "".join(
         f'<span class="arr-badge" title="{title}">{body}</span>'

@@ -25,7 +25,7 @@ FIGURES = {
     "failures.png": "Failures: the full look was right and the focused look wrong",
 }
 OURS, STOCK = "arr-coc", "stock"
-NAMES = {OURS: "ARR-COC (focused look)", STOCK: "stock (full look)"}
+NAMES = {OURS: "ARR-COC (focused look)", STOCK: "Stock (full look)"}
 # In this order; others follow by name.
 TITLES = {
     "scenes": "Against other ways to spend fewer tokens",
@@ -151,13 +151,13 @@ def _table(summary: dict[str, Any]) -> str:
     budgets = sorted({budget for method, budget in entries if method != STOCK})
     times = {(e["method"], e["budget"]): e["p50_s"] for e in summary.get("time") or []}
     usual = min(budgets, key=lambda b: abs(b - SHARE), default=None)
-    head = ["method", *(f"{budget:.0%} of the tokens" for budget in budgets)]
-    head += ["all tokens"] if any(method == STOCK for method, _ in entries) else []
-    head += [f"first word, at {usual:.0%}" if usual else "first word"] if times else []
+    head = ["Method", *(f"{budget:.0%} of the tokens" for budget in budgets)]
+    head += ["All tokens"] if any(method == STOCK for method, _ in entries) else []
+    head += [f"First word, at {usual:.0%}" if usual else "First word"] if times else []
     rows = []
     for method in _methods(summary):
         cells = [_accuracy(entries.get((method, budget))) for budget in budgets]
-        if "all tokens" in head:
+        if "All tokens" in head:
             cells.append(_accuracy(entries.get((method, 1.0)) if method == STOCK else None))
         if times:
             spent = times.get((method, 1.0 if method == STOCK else usual))
@@ -179,7 +179,7 @@ def _sweep(summary: dict[str, Any], details: list[float]) -> str:
         )
         for method, budget in pairs
     ]
-    return _rows(["method", *(f"detail × {detail:g}" for detail in details)], rows)
+    return _rows(["Method", *(f"Detail × {detail:g}" for detail in details)], rows)
 
 
 def _rows(head: list[str], rows: list[tuple[str, list[str]]]) -> str:

@@ -306,7 +306,7 @@ def settings() -> dict[str, Component]:
                 revision_choices([]), value="", label="Revision of the ARR-COC weights"
             )
             parts["native_tokens"] = gr.Dropdown(
-                [("as it is", token_grid.AS_IS)],
+                [("As it is", token_grid.AS_IS)],
                 value=token_grid.AS_IS,
                 label="Visual tokens the picture is cut into (native grid)",
             )
@@ -316,8 +316,8 @@ def settings() -> dict[str, Component]:
 
 def revision_choices(loaded: list[str]) -> list[tuple[str, str]]:
     """What the ARR-COC weights can be set to, where these revisions are loaded."""
-    fixed = [("none: fixed rules", NO_REVISION)] if loaded else []
-    return [("the default", ""), *((name, name) for name in loaded), *fixed]
+    fixed = [("None: fixed rules", NO_REVISION)] if loaded else []
+    return [("The default", ""), *((name, name) for name in loaded), *fixed]
 
 
 def about(bundled: bool) -> str:

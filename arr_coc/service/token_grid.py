@@ -29,7 +29,7 @@ def choices(model: Any) -> list[tuple[str, int]]:
     """`(label, size)` for the page, larger than the bundled base learned being labelled so."""
     outside = ", outside its training"
     named = [(f"{size:,}{outside * is_outside(model, size)}", size) for size in sizes(model)]
-    return [("as it is", AS_IS), *named]
+    return [("As it is", AS_IS), *named]
 
 
 def is_outside(model: Any, size: int | None) -> bool:
