@@ -199,9 +199,11 @@ def wire_comparing(page: Parts) -> Dependency:
 
 
 def wire_overtaking(page: Parts, long: list[Dependency]) -> None:
-    """What ends the run that is open, and lets nothing of it arrive any more; `long` are cancelled."""
-    pictures = [page.cards.select, page.draw.click, page.picture.upload, page.put.click]
-    overtaking = [*pictures, page.writing.submit, page.chips.select, page.stop.click]
+    """What ends the run that is open, and lets nothing of it arrive any more; `long` are cancelled.
+
+    A sign or a picture of one's own may be refused: it ends a run only once it is there (`state.js`).
+    """
+    overtaking = [page.cards.select, page.draw.click, page.chips.select, page.stop.click]
     gr.on(overtaking, None, page.answers, [page.answers, page.go], js=parts.OVER_JS, **QUICK)
     gr.on(
         overtaking,
@@ -209,6 +211,15 @@ def wire_overtaking(page: Parts, long: list[Dependency]) -> None:
         [page.looks, page.turn, page.run],
         page.of(changes.Stopped),
         js=stamps.numbered(2),
+        cancels=long,
+        **QUICK,
+    )
+    page.watch.clear(None, None, page.go, js=stamps.OVERTAKEN_JS, **QUICK)
+    page.watch.clear(
+        MODEL.on_overtaken,
+        [page.turn, page.run],
+        page.of(changes.Overtaken),
+        js=stamps.numbered(1),
         cancels=long,
         **QUICK,
     )
@@ -220,11 +231,13 @@ def wire_pictures(page: Parts) -> None:
     page.cards.select(LOCAL.on_pick, None, fresh, **QUICK)
     page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
     page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)
-    own = [page.picture, page.question, page.chosen, page.drawn]
-    page.picture.upload(LOCAL.on_own_picture, own, fresh, **QUICK)
+    own = [page.picture, page.question, page.chosen, page.drawn, page.turn, page.run]
+    numbered = stamps.numbered(len(own) - 1, "later")
+    page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **QUICK)
     page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)
     put_up = [page.put.click, page.writing.submit]
-    gr.on(put_up, LOCAL.on_sign, page.writing, fresh, **QUICK)
+    signed = [page.writing, page.turn, page.run]
+    gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(2, "later"), **QUICK)
     chosen = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
     chosen.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
 

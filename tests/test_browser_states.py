@@ -200,6 +200,71 @@ def test_a_tension_dragged_during_a_run_is_answered_in_a_sentence(tab):
     finished(tab)
 
 
+def heard(tab):
+    """Everything that the accessibility tree says, one line per node that is not left out of it."""
+    session = tab.context.new_cdp_session(tab)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    shown = (node for node in nodes if not node["ignored"])
+    return [f"{n['role']['value']}: {n.get('name', {}).get('value', '')}" for n in shown]
+
+
+def test_what_is_old_is_said_to_a_screen_reader_too(tab):
+    visit(tab, app=held_server)
+    old = "for the previous question"
+    assert not any(old in line for line in heard(tab))
+    question = tab.locator(BOX).input_value()
+    paste(tab, "what colour is the car?")
+    stale(tab).to_have_attribute("data-stale", old)
+    lines = heard(tab)
+    for name in ("Map", "Answers", "What they cost", "Reasons", "Tensions", "Chart of times"):
+        assert f"group: {name} {old}" in lines
+    live = tab.get_by_role("status").filter(has_text=f"Now {old}: Map, Answers, What they cost")
+    expect(live).to_have_count(1)
+    paste(tab, question)
+    fresh(tab)
+    assert not any(old in line for line in heard(tab))
+    expect(live).to_have_count(0)
+
+
+def test_a_refused_sign_or_upload_does_not_stop_a_run(tab, tmp_path):
+    visit(tab, app=held_server)
+    fake = tmp_path / "fake.png"
+    fake.write_bytes(b"I am no picture")
+    said, writing = tab.locator("#arr-said-picture"), tab.get_by_label("Write on a sign")
+    with held_server().held():
+        begun(tab)
+        writing.fill("HELLO WORLD")
+        writing.press("Enter")
+        expect(said).to_contain_text("at most")
+        tab.locator("#arr-own").click()
+        expect(tab.locator("#arr-back")).to_be_visible()
+        tab.locator("#arr-picture input[type=file]").set_input_files(fake)
+        expect(said).to_contain_text("not a picture")
+        expect(tab.locator(PULSE)).to_be_visible()
+        expect(tab.locator("#arr-go")).to_be_disabled()
+    finished(tab)
+    fresh(tab)
+
+
+def test_a_sign_that_goes_up_overtakes_a_run(tab):
+    visit(tab, app=held_server)
+    writing = tab.get_by_label("Write on a sign")
+    with held_server().held():
+        begun(tab)
+        writing.fill("42")
+        writing.press("Enter")
+        expect(tab.locator(".arr-chip").first).to_be_visible()
+        expect(tab.locator(PULSE)).to_have_count(0)
+        expect(tab.locator("#arr-go")).to_be_enabled()
+        notes = stamped(tab)
+    question = tab.locator(BOX).input_value()
+    ask(tab)
+    finished(tab)
+    assert notes() == {question}
+    fresh(tab)
+
+
 def test_recordings_and_tables_of_other_weights_are_not_shown(chromium):
     """A server of its own: the same base without its learned weights."""
     other = start({"ARR_COC_EXAMPLES": str(recorded_examples()), "ARR_COC_WEIGHTS": ""})

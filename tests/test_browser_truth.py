@@ -8,6 +8,8 @@ from PIL import Image
 from playwright.sync_api import expect
 from test_browser import BOX, DESK, PHONE, ask, browser, clean, finished, look_data, visit
 
+from arr_coc.page import post
+
 __all__ = ["browser"]
 PIXELS = """canvas => { const paint = canvas.getContext('2d'), w = canvas.width, h = canvas.height;
     return [w, h, Array.from(paint.getImageData(0, 0, w, h).data)]; }"""
@@ -89,6 +91,15 @@ def test_a_live_run_gives_times_without_a_verdict_and_says_what_memory_is(tab):
     for part in (".arr-strip", ".arr-cost .arr-lead"):
         words = tab.locator(part).inner_text()
         assert "vary" in words and not any(w in words for w in ("faster", "slower", "as soon"))
+
+
+def test_two_recorded_runs_are_no_verdict_on_speed(tab):
+    visit(tab)
+    expect(tab.locator(".arr-recorded")).to_contain_text("medians of 2 runs")
+    for part in (".arr-strip", ".arr-cost .arr-lead"):
+        words = tab.locator(part).inner_text()
+        assert "edians of 2 runs" in words and "vary" in words
+        assert not any(word in words for word in ("faster", "slower", "as soon", "about the same"))
 
 
 def test_a_cut_answer_says_so_and_has_no_mark(tab):
@@ -182,6 +193,19 @@ def test_a_long_picture_can_be_read(tab, tmp_path, size):
     assert roll["width"] < 700 and roll["height"] < 450
     assert tab.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
     assert shown(tab).shape[:2][size[0] > size[1] and 1] > 1000
+    with tab.expect_download() as download:
+        tab.locator("[data-save=png]").click()
+    card = np.array(Image.open(download.value.path()).convert("RGB"), int)
+    picture = (np.abs(card - post.GROUND).max(-1) > 40)[: post.FOOT - 10, : post.EDGE + post.WIDEST]
+    assert picture.mean() > 0.4  # it lies there in lines; as one line it fills a fiftieth
+    tab.locator("#arr-others button").first.click()
+    tab.get_by_label("Second question").fill("where is it?")
+    tab.get_by_role("button", name="Show where each looks").click()
+    beside = tab.locator(".arr-beside img")
+    expect(beside).to_have_count(2)
+    for drawn in beside.all():
+        box = drawn.bounding_box()
+        assert min(box["width"], box["height"]) > 200
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypedDict
 from PIL import Image
 
 from arr_coc.page import cost, frame, results, viewer, why
+from arr_coc.page.folding import folded
 from arr_coc.page.stamps import Stamp, mark, stamp_of, with_tensions
 from arr_coc.page.visit import Visit, tension_words
 from arr_coc.page.wording import unknown_language
@@ -17,6 +18,10 @@ from arr_coc.ranking import ranks
 from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
+
+BESIDE = 400  # pixels of the longer side of pictures side by side
+LINES = (800, 480)  # pixels across and down that a long one is folded into
+FOLDED = "This picture is long: it is shown in lines, one after the other."
 
 
 class Board(NamedTuple):
@@ -151,17 +156,23 @@ def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, dict[str, 
 
 
 def side_by_side(image: Image.Image, questions: list[str], wheres: list[Where]) -> str:
-    """Where each question looks, as pictures side by side."""
+    """Where each question looks, as pictures side by side; long ones in lines, below one another."""
     from arr_coc import homunculus
 
-    pictures = (
-        homunculus.overlay(image, ranks(where["relevance"], where["cells"]).brightness, 400)
+    long = viewer.is_long(image.size)
+    side = viewer.shown_side(image.size) if long else BESIDE
+    pictures = [
+        homunculus.overlay(image, ranks(where["relevance"], where["cells"]).brightness, side)
         for where in wheres
-    )
+    ]
+    if long:
+        pictures = [folded(picture, LINES) for picture in pictures]
     figures = "".join(
         f'<figure><img src="{frame.data_url(picture)}" '
         f'alt="Where it would look for: {frame.escaped(question)}">'
         f"<figcaption>{frame.escaped(question)}</figcaption></figure>"
         for question, picture in zip(questions, pictures)
     )
+    if long:
+        return f'<div class="arr-beside arr-in-lines">{figures}</div>{results.message(FOLDED)}'
     return f'<div class="arr-beside">{figures}</div>'

@@ -62,6 +62,13 @@ class Stopped(NamedTuple):
     go: Any = UNCHANGED
 
 
+class Overtaken(NamedTuple):
+    """Another picture came under a run: the page is that picture's already."""
+
+    looks: Any = None
+    go: Any = UNCHANGED
+
+
 class Tuned(NamedTuple):
     """The comparison shown was decided again under other tensions, or why it was not."""
 

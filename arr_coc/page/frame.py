@@ -34,6 +34,15 @@ element.addEventListener('click', (event) => {
     if (chip) trigger('select', {ask: Number(chip.dataset.ask)});
 });
 """
+# Where the page is served from; inside another site's <gradio-app> that is not the browser's address.
+HOME_JS = """
+function arrHome(element) {
+    const app = element.closest('gradio-app'), space = app?.getAttribute('space');
+    const host = space ? `https://${space.trim().toLowerCase().replace(/[^a-z0-9]+/g, '-')}.hf.space`
+        : app?.getAttribute('src');
+    return host ? `${host.trim().replace(/[/]+$/, '')}/` : location.origin + location.pathname;
+}
+"""
 TITLE = "ARR-COC-VIS"
 LINE = "It reads the question, then decides where to look."
 PRIVACY = "Pictures you give are deleted within the hour; nothing else is kept."

@@ -23,6 +23,7 @@ from arr_coc.page.drawn import (
     was_learned,
 )
 from arr_coc.page.refusals import spoken
+from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import BY_SHARE, PERCENT, tension_words
 from arr_coc.service import comparing, intake, recordings
 from arr_coc.service.loader import identity_to_come
@@ -138,12 +139,18 @@ class LocalHandlers:
         return gr.update(value=before, visible="hidden")
 
     def on_own_picture(
-        self, picture: Any, question: Any = None, chosen: Any = None, drawn: Any = None
+        self,
+        picture: Any,
+        question: Any = None,
+        chosen: Any = None,
+        drawn: Any = None,
+        turn: Turn | None = None,
+        run: Any = "",
     ) -> Fresh:
         """A visitor's own picture: no card is chosen any more, so no truth is known.
 
-        A question that was offered for the picture before goes with it; one's own stays. After a refusal
-        the place to drop a picture stays open.
+        A question that was offered for the picture before goes with it; one's own stays. A refused picture
+        changes nothing, and the place to drop one stays open.
         """
         example = self.example_of(chosen)
         offered = [*dict(drawn or ()), *([example.question] if example else [])]
@@ -154,10 +161,9 @@ class LocalHandlers:
                 raise picture
             pieces = board.blank(intake.open_image(picture), note)
         except intake.IntakeError as error:
-            pieces = board.blank(None)._replace(look=UNCHANGED)
             again = gr.update(value=None, visible=True)
-            fresh = self._fresh(pieces, again, asked)
-            return fresh._replace(said_picture=spoken(str(error)))
+            return Fresh(picture=again, said_picture=spoken(str(error)))
+        (turn or Turn()).take(run)
         return self._fresh(pieces, gr.update(visible="hidden"), asked)
 
     def on_draw(self, model: Any) -> Fresh:
@@ -166,10 +172,13 @@ class LocalHandlers:
         kinds = good_kinds() if bundled else all_kinds()
         return self._drawn(lambda: new_picture(kinds))
 
-    def on_sign(self, writing: Any) -> Fresh:
-        """A drawn picture with the visitor's own word or number on a sign."""
+    def on_sign(self, writing: Any, turn: Turn | None = None, run: Any = "") -> Fresh:
+        """A drawn picture with the visitor's own word or number on a sign; refused, nothing changes."""
         unknown = self.bundled and not was_learned(writing)
-        return self._drawn(lambda: sign_with(writing), UNKNOWN_SIGN if unknown else "")
+        fresh = self._drawn(lambda: sign_with(writing), UNKNOWN_SIGN if unknown else "")
+        if fresh.key != UNCHANGED:  # a picture has come
+            (turn or Turn()).take(run)
+        return fresh
 
     def _drawn(self, draw: Callable[[], NewPicture], note: str = "") -> Fresh:
         try:

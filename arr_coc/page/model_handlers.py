@@ -17,7 +17,7 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 
 from arr_coc.page import board, drawn, frame, parts, results
-from arr_coc.page.changes import Compared, Ready, Stopped
+from arr_coc.page.changes import Compared, Overtaken, Ready, Stopped
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.refusals import refusal
 from arr_coc.page.stamps import Turn, mark, stamp_of
@@ -151,6 +151,11 @@ class ModelHandlers:
         came = {name: look for name, look in looks.items() if name != "stamp"}
         answers = results.answers(**came) + mark(stamp)
         return Stopped(answers=answers, why="", gauges="", go=FREE)
+
+    def on_overtaken(self, turn: Turn | None = None, run: Any = "") -> Overtaken:
+        """Another picture came while a run was open: what that still brings is not shown."""
+        (turn or Turn()).take(run)
+        return Overtaken(go=FREE)
 
     def on_ready(self) -> Ready:
         """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to."""

@@ -235,7 +235,7 @@ def answer_side(first: Fresh) -> dict[str, Component]:
         parts["stop"] = gr.Button("Stop", min_width=70, elem_id="arr-stop")
     show('<p class="arr-message" role="alert"></p>', elem_id="arr-unasked")
     parts["chips"] = show(js_on_load=frame.CHIPS_JS, elem_id="arr-chips")
-    parts["watch"] = show(stamps.ALARM, js_on_load=stamps.SCRIPT, elem_id="arr-watch")
+    parts["watch"] = show(stamps.WATCH, js_on_load=stamps.SCRIPT, elem_id="arr-watch")
     parts["answers"] = show(first.answers, elem_id="arr-answers")
     parts["strip"] = show(first.strip, elem_id="arr-strip")
     parts["shrunk"] = gr.Checkbox(

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageChops, ImageDraw, ImageFont
 
 from arr_coc.page import frame
 from arr_coc.page.board import Shown
+from arr_coc.page.folding import folded
 from arr_coc.page.results import ENOUGH_RUNS, LOOKS, cut_words, ratio_words, shown_ratio
+from arr_coc.page.viewer import shown_side
 from arr_coc.ranking import ranks
 from arr_coc.scoring import score_exact
 from arr_coc.service.looks import LookResult, is_cut
 
 CARD = (1200, 630)
+WIDEST = 540  # pixels of the picture in it
 EDGE, FOOT = 44, 572  # of the card: its margin, and where its foot begins
 LETTERS = ((36, 32, 2), (30, 26, 3), (24, 22, 5), (22, 21, 2))  # question, answers, their lines
 TOKENS = 54  # pixels that the words about a look's tokens, their bar and the space after it take
@@ -35,7 +38,9 @@ def png(shown: Shown) -> bytes:
     cost = f"First word of the focused look: {ratio_words(shown_ratio(result))}"
     if shown["runs"] < ENOUGH_RUNS:
         run = "recorded" if shown["recorded"] else "live"
-        cost = f"One {run} run; times vary" if shown["runs"] < 2 else "Two recorded runs; times vary"
+        cost = (
+            f"One {run} run; times vary" if shown["runs"] < 2 else "Two recorded runs; times vary"
+        )
     write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
     _beside(paint, shown, left, bottom - 44)
     _foot(paint, shown)
@@ -53,14 +58,16 @@ def _picture(card: Image.Image, shown: Shown) -> tuple[int, int]:
         picture = opened.convert("RGB")
     where = shown["result"]["where"]
     if where and not where["fallback"]:
-        picture = homunculus.overlay(picture, ranks(where["relevance"], where["cells"]).brightness)
+        brightness = ranks(where["relevance"], where["cells"]).brightness
+        picture = homunculus.overlay(picture, brightness, shown_side(picture.size))
     bottom = FOOT - 26
-    scale = min(540 / picture.width, (bottom - EDGE) / picture.height)
-    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    picture = folded(picture, (WIDEST, bottom - EDGE))
+    size = picture.size
     corners = Image.new("L", (2 * size[0], 2 * size[1]))
     ImageDraw.Draw(corners).rounded_rectangle((0, 0, *corners.size), 28, fill=255)
     at = (EDGE, EDGE + (bottom - EDGE - size[1]) // 2)
-    card.paste(picture.resize(size, Image.Resampling.LANCZOS), at, corners.resize(size))
+    seen = ImageChops.darker(corners.resize(size), picture.getchannel("A"))
+    card.paste(picture, at, seen)
     return EDGE + size[0] + 56, bottom
 
 

@@ -97,9 +97,7 @@ def message(sentence: str) -> str:
     return f'<p class="arr-message" role="status">{escaped(sentence)}</p>' if sentence else ""
 
 
-def strip(
-    result: ComparisonResult, note: str = "", recorded: str = "", runs: int = 1
-) -> str:
+def strip(result: ComparisonResult, note: str = "", recorded: str = "", runs: int = 1) -> str:
     """Tokens, time to the first word, memory: what each look cost; under it a note.
 
     `recorded` says what a recording was made with; empty for a live run. `runs`: how many the times are
@@ -198,6 +196,7 @@ def cut_words(look: LookResult) -> str:
 def _answer(key: str, look: LookResult | None, truth: str | None, running: bool) -> str:
     words = LOOKS[key]
     mark, body = "", _idle(key)
+    ended = " data-done" if look is not None and look["done"] and not look["error"] else ""
     what = f'<p class="arr-what">{words.what}</p>' if look is not None else ""
     if look is not None and look["error"]:
         body = f'<p class="arr-failed">{escaped(look["error"])}</p>'
@@ -222,8 +221,8 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
     elif look is not None:
         body = '<p class="arr-idle">Stopped.</p>'
     return (
-        f'<article class="arr-answer arr-look-{key}"><h2 title="{escaped(words.title)}">{words.name}</h2>'
-        f"{what}{body}{mark}</article>"
+        f'<article class="arr-answer arr-look-{key}"{ended}>'
+        f'<h2 title="{escaped(words.title)}">{words.name}</h2>{what}{body}{mark}</article>'
     )
 
 

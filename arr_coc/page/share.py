@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from arr_coc.page import cost, viewer
 from arr_coc.page.board import Shown, board
-from arr_coc.page.frame import CSS, LINE, TITLE, escaped
+from arr_coc.page.frame import CSS, HOME_JS, LINE, TITLE, escaped
 from arr_coc.page.post import png
 
 FRAME = (700, 560)  # of the embedded card, pixels
@@ -18,14 +18,9 @@ CITATION = """@software{arr_coc_vis,
   year   = {2026},
   note   = {Qwen3-VL with visual tokens spent where the question needs them}
 }"""
-SCRIPT = """
-// Inside another site's <gradio-app> the page's address is not the browser's.
-const app = element.closest('gradio-app'), space = app?.getAttribute('space');
-const host = space ? `https://${space.trim().toLowerCase().replace(/[^a-z0-9]+/g, '-')}.hf.space`
-    : app?.getAttribute('src');
-const here = () => host ? `${host.trim().replace(/[/]+$/, '')}/` : location.origin + location.pathname;
+_LINKS_JS = """
 const fill = () => element.querySelectorAll('[data-query]').forEach((shown) => {
-    const link = here() + shown.dataset.query;
+    const link = arrHome(element) + shown.dataset.query;
     const text = shown.dataset.frame ? `<iframe src="${link}" ${shown.dataset.frame}></iframe>` : link;
     if (shown.textContent !== text) shown.textContent = text;
 });
@@ -47,6 +42,7 @@ element.addEventListener('click', (event) => {
     navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
 });
 """
+SCRIPT = HOME_JS + _LINKS_JS
 DOWNLOAD = """(file) => {
     if (!file) return;
     const refused = !file.includes('|data:'), said = document.querySelector('.arr-save-said');

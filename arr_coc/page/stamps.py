@@ -9,12 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from arr_coc.page.frame import escaped
+from arr_coc.page.frame import HOME_JS, escaped
 from arr_coc.page.visit import Visit
 
-SOURCE = (Path(__file__).parent / "state.js").read_text(encoding="utf-8")
-SCRIPT = f"{SOURCE}\nwindow.arrState = arrState(element, trigger);\n"
-ALARM = '<p class="arr-alarm" role="alert"></p>'
+SOURCES = [
+    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("kept.js", "state.js")
+]
+SCRIPT = f"{HOME_JS}{''.join(SOURCES)}\nwindow.arrState = arrState(element, trigger);\n"
+# What is said of the server; what has become old, for a screen reader; what an interruption left.
+WATCH = (
+    '<p class="arr-alarm" role="alert"></p><p class="arr-heard" role="status"></p>'
+    '<section class="arr-kept" aria-label="From before the interruption" hidden><p class="arr-kept-head">'
+    '<img alt="The picture it was asked about"><span><b>From before the interruption</b>'
+    '<span class="arr-kept-question"></span></span>'
+    '<button type="button" class="arr-button">Hide</button></p><div class="arr-kept-body"></div></section>'
+)
 SETTINGS = (
     "percent", "tier", "allocator", "glance", "prune",
     "new_tokens", "revision", "native_tokens", "imposed",
@@ -25,12 +34,16 @@ LONGEST_RUN = 16  # digits; the browser counts runs in milliseconds
 # In the browser: what is shown has changed; another run is asked for; one is overtaken.
 NOW_JS = "(...shown) => { window.arrNow = shown; window.arrState?.look(shown); }"
 PRESS_JS = "() => window.arrState.press()"
+OVERTAKEN_JS = "() => window.arrState.over()"
 BUTTON_JS = "() => window.arrState.button()"
 
 
-def numbered(at: int) -> str:
-    """Gives the newest run's number to a handler, in the place of its input `at`."""
-    return f"(...values) => {{ values[{at}] = window.arrState.run(); return values; }}"
+def numbered(at: int, which: str = "run") -> str:
+    """Gives the newest run's number to a handler, in the place of its input `at`.
+
+    `which` is "run", or "later" for a number that nothing older will hold against.
+    """
+    return f"(...values) => {{ values[{at}] = window.arrState.{which}(); return values; }}"
 
 
 class Stamp(TypedDict):

@@ -1,12 +1,18 @@
 /* State: what the page shows, what its results belong to, and the run that is open.
-   Results carry a stamp (.arr-of); what does not match the page fades and says why (data-stale).
-   While a run is open the server is asked whether it still lives. */
+   Results carry a stamp (.arr-of); what does not match the page fades and says why (data-stale), to the eye and
+   to a screen reader. While a run is open the server is asked whether it still lives. */
 function arrState(root, trigger) {
-  const PIECES = ['arr-look', 'arr-answers', 'arr-strip', 'arr-maps', 'arr-gauges', 'arr-cost', 'arr-side'];
+  const PIECES = {
+    'arr-look': 'Map', 'arr-answers': 'Answers', 'arr-strip': 'What they cost', 'arr-maps': 'Reasons',
+    'arr-gauges': 'Tensions', 'arr-cost': 'Chart of times', 'arr-side': 'Maps of other questions',
+  };
+  // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.8 s is within 5 s. One that computes
+  // on all its cores still answers in a tenth of that; a single answer that is late or lost is no alarm.
   const EVERY_MS = 1000, PATIENCE_MS = 1800, FRAMES = 120, MARGIN = 160;
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
-  const alarm = root.querySelector('.arr-alarm');
+  const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
+  const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
 
   const plain = (text) => (text || '').trim().replace(/\s+/g, ' ');
@@ -14,26 +20,41 @@ function arrState(root, trigger) {
     ({picture, question: plain(question), settings: JSON.stringify(settings)});
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
   const still = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
-  const next = () => { run = Math.max(run + 1, Date.now()); };
-  const say = (words) => { if (alarm.textContent !== words) alarm.textContent = words; };
+  const later = () => Math.max(run + 1, Date.now());
+  const put = (place, words) => { if (place.textContent !== words) place.textContent = words; };
+  function say(words) {
+    put(alarm, words);
+    alarm.classList.toggle('arr-lost', lost);  // page.css hides the framework's own words then
+  }
 
   function why({picture, question, settings}) {  // a stamp that does not match, in words
     if (picture !== now.picture) return 'for the previous picture';
     if (question !== undefined && plain(question) !== now.question) return 'for the previous question';
     return settings === undefined || JSON.stringify(JSON.parse(settings)) === now.settings ? '' : 'with other settings';
   }
+  function mark(piece, name, words) {
+    const marks = {'data-stale': words, role: 'group', 'aria-label': `${name} ${words}`};
+    for (const [key, value] of Object.entries(marks)) {
+      if (words) piece.setAttribute(key, value);
+      else piece.removeAttribute(key);
+    }
+  }
   function refresh() {
     if (!now) return;
-    for (const id of PIECES) {
+    const old = {};
+    for (const [id, name] of Object.entries(PIECES)) {
       const piece = document.getElementById(id), stamp = piece && piece.querySelector('.arr-of');
       const words = stamp ? why(stamp.dataset) : '';
-      if (piece && (piece.dataset.stale || '') !== words) {
-        if (words) piece.dataset.stale = words;
-        else delete piece.dataset.stale;
-      }
+      if (piece && (piece.dataset.stale || '') !== words) mark(piece, name, words);
+      if (words) (old[words] = old[words] || []).push(name);
     }
+    const told = Object.entries(old).map(([words, names]) => `Now ${words}: ${names.join(', ')}.`);
+    put(heard, told.join(' '));
     const answer = document.querySelector('#arr-answers .arr-of');
-    if (open && answer && answer.dataset.run === String(run) && 'done' in answer.dataset) end();
+    if (open && answer && answer.dataset.run === String(run) && 'done' in answer.dataset) {
+      kept.drop();
+      end();
+    }
   }
 
   // Compare is dead while the very same is being asked; whatever else is asked overtakes it.
@@ -61,7 +82,7 @@ function arrState(root, trigger) {
 
   function begin(values) {
     asked = now = shown(values);
-    next();
+    run = later();
     open = true;
     lost = revived = alive = false;
     say('');
@@ -78,7 +99,7 @@ function arrState(root, trigger) {
   }
   function over() {
     end();
-    next();
+    run = later();
     return {__type__: 'update', interactive: true};
   }
 
@@ -93,35 +114,61 @@ function arrState(root, trigger) {
       clearTimeout(late);
     }
   }
+  const config = window.gradio_config, own = Boolean(config?.root);
+  const url = own ? `${config.root}${config.api_prefix || ''}/app_id` : `${arrHome(root)}gradio_api/app_id`;
+  // Inside another site the server may not be asked at all: silence says nothing then.
+  const answerable = own ? Promise.resolve(true) : answers(url);
   async function watch(mine) {
-    const config = window.gradio_config;
-    if (!config?.root) return;  // inside another site
-    const url = `${config.root}${config.api_prefix || ''}/app_id`;
+    if (!await answerable) return;
     while (await wait(EVERY_MS), mine === run && (open || lost)) {
       const lives = await answers(url) || (!lost && await answers(url));
       if (mine !== run || !(open || lost) || lives !== lost) continue;
-      lost = !lives;
-      revived = lives && open;
-      say(lost ? LOST : open ? BACK : '');
-      if (lost) remember();
-      settle();
+      if (lives) found();
+      else lose();
     }
+  }
+  function found() {
+    lost = false;
+    revived = open;
+    say(open ? AGAIN : '');
+    settle();
+  }
+  function lose() {
+    lost = true;
+    revived = false;
+    say(LOST);
+    remember();
+    settle();
   }
 
   // The framework loads the page anew once a server is back: what was asked is asked of the new page.
   function remember() {
+    try { sessionStorage.setItem('arr-back', '1'); } catch { /* no storage, no sentence */ }
+    if (!own) return;  // the address is another site's
     const link = document.querySelector('.arr-link')?.dataset.query;
     const query = new URLSearchParams(location.search);
     new URLSearchParams(link || '').forEach((value, name) => query.set(name, value));
-    if (now.question) query.set('arr_q', now.question);
+    if (now?.question) query.set('arr_q', now.question);
     history.replaceState(null, '', `${location.pathname}?${query}`);
-    try { sessionStorage.setItem('arr-back', '1'); } catch { /* no storage, no sentence */ }
   }
   try {
-    if (sessionStorage.getItem('arr-back')) say(BACK);
+    if (sessionStorage.getItem('arr-back')) {
+      say(BACK);
+      kept.show();
+    }
     sessionStorage.removeItem('arr-back');
   } catch { /* no storage, no sentence */ }
+  addEventListener('pagehide', () => { if (lost) kept.keep(); });
 
+  // While no run is open nobody asks the server: the framework notices first, whatever is pressed.
+  const noticed = () => [...document.querySelectorAll('.toast-title')].some(
+    (title) => /connection lost/i.test(title.textContent));
+  function notice() {
+    if (lost || open || !noticed()) return;
+    lose();
+    watch(run);
+  }
+  new MutationObserver(notice).observe(document.body, {childList: true, subtree: true});
   new MutationObserver(refresh).observe(document.querySelector('#arr-page'), {
     childList: true, subtree: true, attributes: true,
     attributeFilter: ['data-run', 'data-picture', 'data-question', 'data-settings', 'data-done'],
@@ -130,7 +177,9 @@ function arrState(root, trigger) {
     now = shown(values);
     refresh();
     settle();
+    // A sign or a picture of one's own has come: only now is it known that it was not refused.
+    if (open && now.picture !== asked.picture) trigger('clear', {});
   }
   if (window.arrNow) look(window.arrNow);
-  return {begin, look, over, end, press, button, run: () => String(run)};
+  return {begin, look, over, end, press, button, run: () => String(run), later: () => String(later())};
 }

@@ -55,13 +55,17 @@ ROLLS = "This picture is long: scroll it to see the rest."
 
 
 def picture_url(image: Image.Image) -> str:
-    """The picture as a `data:` URL, its longer side at most `SIDE` pixels where it is not `LONG`."""
-    small = image.convert("RGB")
-    side = SIDE
-    if is_long(image.size):
-        side = min(LONGEST, max(SIDE, round(THIN * max(image.size) / min(image.size))))
+    """The picture as a `data:` URL, its longer side at most `shown_side`."""
+    small, side = image.convert("RGB"), shown_side(image.size)
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return data_url(small)
+
+
+def shown_side(size: tuple[int, int]) -> int:
+    """Pixels that the longer side of such a picture needs to be shown: `SIDE`, and more if it is long."""
+    if not is_long(size):
+        return SIDE
+    return min(LONGEST, max(SIDE, round(THIN * max(size) / min(size))))
 
 
 def is_long(size: tuple[int, int]) -> bool:
