@@ -97,12 +97,14 @@ def test_what_is_finished_stays_where_the_framework_notices_first(browser, dying
             "gauge => gauge.dispatchEvent(new Event('change', {bubbles: true}))"
         )  # no run is open: nothing was asked of the server until now
         gone(tab)
-        tab.locator(".toast-title").wait_for(state="attached")
+        tab.locator(".toast-body").wait_for(state="attached")
+        expect(tab.locator(".toast-body")).to_be_hidden()
         tab.locator("#arr-go").click(trial=True)  # nothing lies over it
         with tab.expect_navigation(timeout=120_000):
             begin()
+        expect(tab.locator(".arr-alarm")).to_contain_text("The server is back")
         kept = tab.get_by_role("region", name="From before the interruption")
-        expect(kept.locator(".arr-text")).to_have_text(texts)
+        expect(kept.locator(".arr-answer .arr-text")).to_have_text(texts)
         kept.get_by_role("button", name="Hide").click()
         expect(kept).to_be_hidden()
 

@@ -14,6 +14,7 @@ function arrState(root, trigger) {
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
+  let parted = false;  // the server was lost, and nothing was asked since
 
   const plain = (text) => (text || '').trim().replace(/\s+/g, ' ');
   const shown = ([picture, question, ...settings]) =>
@@ -84,7 +85,7 @@ function arrState(root, trigger) {
     asked = now = shown(values);
     run = later();
     open = true;
-    lost = revived = alive = false;
+    lost = revived = alive = parted = false;
     say('');
     refresh();
     reach();
@@ -130,11 +131,11 @@ function arrState(root, trigger) {
   function found() {
     lost = false;
     revived = open;
-    say(open ? AGAIN : '');
+    say(open ? AGAIN : BACK);
     settle();
   }
   function lose() {
-    lost = true;
+    lost = parted = true;
     revived = false;
     say(LOST);
     remember();
@@ -143,7 +144,6 @@ function arrState(root, trigger) {
 
   // The framework loads the page anew once a server is back: what was asked is asked of the new page.
   function remember() {
-    try { sessionStorage.setItem('arr-back', '1'); } catch { /* no storage, no sentence */ }
     if (!own) return;  // the address is another site's
     const link = document.querySelector('.arr-link')?.dataset.query;
     const query = new URLSearchParams(location.search);
@@ -158,11 +158,15 @@ function arrState(root, trigger) {
     }
     sessionStorage.removeItem('arr-back');
   } catch { /* no storage, no sentence */ }
-  addEventListener('pagehide', () => { if (lost) kept.keep(); });
+  addEventListener('pagehide', () => {
+    if (!parted) return;
+    try { sessionStorage.setItem('arr-back', '1'); } catch { /* no storage, no sentence */ }
+    kept.keep();
+  });
 
   // While no run is open nobody asks the server: the framework notices first, whatever is pressed.
-  const noticed = () => [...document.querySelectorAll('.toast-title')].some(
-    (title) => /connection lost/i.test(title.textContent));
+  const noticed = () => [...document.querySelectorAll('.toast-body')].some(
+    (toast) => /connection .*lost/i.test(toast.textContent));
   function notice() {
     if (lost || open || !noticed()) return;
     lose();
