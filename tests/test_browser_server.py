@@ -59,9 +59,9 @@ def test_what_was_finished_is_there_after_the_server_came_back(browser, dying):
         visit(tab, app=lambda: server)
         hold.write_text("1")  # the full look ends, the focused one does not
         ask(tab, "what colour is the sky?")
-        full = tab.locator("#arr-answers .arr-look-full[data-done] .arr-text")
-        expect(full).to_be_visible()
-        answer = full.inner_text()
+        full = tab.locator("#arr-answers .arr-look-full")
+        expect(full.locator(".arr-sure")).to_be_visible()  # it is done
+        answer = full.locator(".arr-text").inner_text()
         expect(tab.locator(PULSE)).to_be_visible()
         server.process.kill()
         server.process.wait()
