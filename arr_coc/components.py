@@ -180,12 +180,13 @@ def for_base(
     """
     text, vision = config.text_config, config.vision_config
     size, per_layer = text.hidden_size, text.num_attention_heads
-    first, last = attention_layers[0], attention_layers[-1] + 1
+    # Of the layers that a glance runs in any case; what it reads of states stands half way up.
+    first, last, half = attention_layers[0], attention_layers[-1] + 1, text.num_hidden_layers // 2
     makers = {
         "policy": lambda: TensionPolicy(size),
         "combiner": Combiner,
         "heads": lambda: HeadWeights(
-            size, per_layer * text.num_hidden_layers, first * per_layer, last * per_layer
+            size, per_layer * max(last, half), first * per_layer, last * per_layer
         ),
         "states": lambda: StateMatch(size),
         "texture": lambda: TextureMatch(size),

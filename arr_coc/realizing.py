@@ -36,16 +36,15 @@ class Glance:
         attention: `(1, gh, gw)` attention from the prompt's last token, which will answer, to each
             place; any scale >= 0.
         tokens: visual tokens the glance took.
-        entropy: entropy of the first answer token after the glance alone, in nats.
         state: the host's own, with which it continues from the glance; never read here.
-        heads: `(1, heads, gh, gw)` the same attention of every head of every layer, layer by layer.
+        heads: `(1, heads, gh, gw)` the same attention of every head of each layer that the glance ran,
+            layer by layer.
         states, answering: `(1, gh, gw, D)` and `(1, D)` what each place and the last token hold half
             way up. These three are for trained weights alone; None where a host gives none.
     """
 
     attention: Tensor
     tokens: int
-    entropy: float
     state: Any = field(default=None, repr=False, compare=False)
     heads: Tensor | None = field(default=None, repr=False, compare=False)
     states: Tensor | None = field(default=None, repr=False, compare=False)

@@ -120,7 +120,7 @@ def test_any_size_and_aspect_the_processor_takes(tiny, size):
     assert answer.realization.glance.tokens <= glance_tokens((h, w))
 
 
-def test_pixels_put_together_again_are_what_the_processor_saw(tiny, picture):
+def test_pixels_are_what_the_processor_saw(tiny, picture):
     pixels = tiny.picture(picture).pixels()
     expected = torch.tensor(list(picture.tobytes())).view(256, 320, 3).permute(2, 0, 1) / 255
     assert torch.allclose(pixels[0], expected, atol=1e-6)

@@ -39,7 +39,7 @@ class StubHost:
         self.looks += 1
         attention = torch.zeros(1, 2, 2)
         attention[0, 1, 1] = 1.0
-        return Glance(attention, tokens=4, entropy=0.3)
+        return Glance(attention, tokens=4)
 
 
 def test_relevance_follows_the_question_and_every_intermediate_is_kept():

@@ -56,7 +56,7 @@ def by_channel(name: str) -> Change:
 
 def by_candidate(measure: Candidate) -> Change:
     """A candidate for the texture in place of the perspectival map."""
-    return lambda r, call: replace(r, perspectival=measure(call.host.pixels(call.ask), r.grid))
+    return lambda r, call: replace(r, perspectival=measure(call.ask.picture.pixels(), r.grid))
 
 
 def with_peak(quantile: float) -> Change:

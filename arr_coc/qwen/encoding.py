@@ -97,7 +97,7 @@ def encode_pictures(
     patches = _stacked([p.patches for p in pictures])
     grids = _stacked([p.grid_thw for p in pictures])
     planes = _tower(visual, patches, recorder, grid_thw=grids)
-    return _token_sets(planes, [raster_places(p.grid, p.patches.device) for p in pictures])
+    return _token_sets(planes, [raster_places(p.grid, p.device) for p in pictures])
 
 
 def encode_before(
@@ -137,7 +137,7 @@ def encode_kept(
     patches, positions, taps, places = [], [], [], []
     for picture, kept, cells in zip(pictures, allocations, surroundings, strict=True):
         shown = with_surroundings(with_halo(kept, halo), cells)
-        bounds = shown.bounds().to(picture.patches.device)
+        bounds = shown.bounds().to(picture.device)
         at = cell_patch_positions(bounds, picture.geometry.merge)
         patches.append(cell_patches(picture, shown))
         positions.append(at)

@@ -82,6 +82,11 @@ class QwenHost:
             raise ValueError(f"revision is {config.revision!r}, loaded: {loaded}")
         return self.policies[config.revision]
 
+    def heads_read(self) -> list[int]:
+        """For each of the trained components that reads heads of the glance, of how many."""
+        parts = [own.heads for own in self.policies.values() if own.heads is not None]
+        return [part.sizes["heads"] for part in parts]
+
     def with_policies(self, policies: dict[str, Components]) -> Self:
         """The same model in memory with other trained components; this host keeps its own."""
         other = copy.copy(self)
@@ -104,8 +109,8 @@ class QwenHost:
         return image.picture.grid
 
     def pixels(self, image: Ask) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1]."""
-        return image.picture.pixels()
+        """`(1, 3, H, W)` sRGB in [0, 1], at `texture.SAMPLES` a side of each token."""
+        return image.picture.samples()
 
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""

@@ -18,7 +18,13 @@ from arr_coc.qwen import encoding
 from arr_coc.qwen.batch import padded
 from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.glance import Readings, encode_glances, read_glances
+from arr_coc.qwen.glance import (
+    Readings,
+    depth_needed,
+    encode_glances,
+    glance_layers,
+    read_glances,
+)
 from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.questions import KINDS
@@ -74,15 +80,11 @@ def readings(
 
     `grid` is that of the visual tokens, the same in every row.
     """
-    batch = padded(host, prompts, tokens)
-    output = host.model.model(
-        **batch.inputs(),
-        past_key_values=host.new_cache(),
-        use_cache=True,
-        output_hidden_states=True,
-    )
+    batch, cache = padded(host, prompts, tokens), host.new_cache()
+    at, depth = batch.positions, depth_needed(host)
+    met = glance_layers(host, batch.ids, at, batch.tokens, depth, cache, batch.mask)
     start = prompts[0].prefix.shape[1]
-    return read_glances(host, output, batch.positions, batch.lengths - 1, start, grid)
+    return read_glances(host, met, cache, at, batch.lengths - 1, start, grid)
 
 
 def answer_logits(
@@ -196,7 +198,7 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
         tokens = [full_tokens[picture_of[row]] for row in rows]
         full = readings(host, [prompts[row] for row in rows], tokens, grid)
         wanted[rows] = full.attention.flatten(1).to(wanted)
-    pixels = torch.cat([p.pixels() for p in pictures])
+    pixels = torch.cat([p.samples() for p in pictures])
     return Group(
         samples=samples,
         questions=questions,
