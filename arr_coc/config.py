@@ -20,8 +20,8 @@ TIER_NAMES = (*TIERS, QUESTION_TIER)
 SHARE = 0.20
 MINIMUM_BUDGET = 4
 # A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
-# (GLANCE_TOKENS, 8 x 8) as long as that is at most one in GLANCE_AT_MOST.
-GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 64, 4
+# (GLANCE_TOKENS, 6 x 6) as long as that is at most one in GLANCE_AT_MOST.
+GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 21, 36, 4
 HALO = 0.5
 NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
