@@ -45,17 +45,20 @@ class GlanceReadings(Protocol):
 class Components(nn.Module):
     """Some of `PARTS`, by name; a part that is absent is None.
 
-    `context` is what the kept cells were encoded with in training (`config.CONTEXTS`).
+    `context` is what the kept cells were encoded with in training (`config.CONTEXTS`); `unsure` the bound
+    of share "auto", in nats, that was measured for them, None for `config.UNSURE`.
     """
 
-    def __init__(self, parts: dict[str, nn.Module], context: str = "cells") -> None:
+    def __init__(
+        self, parts: dict[str, nn.Module], context: str = "cells", unsure: float | None = None
+    ) -> None:
         """Raises ValueError for a name that is not in `PARTS`, or no parts at all."""
         super().__init__()
         if not parts or set(parts) - set(PARTS):
             raise ValueError(f"parts are {sorted(parts)}, expected some of {', '.join(PARTS)}")
         for name in PARTS:
             self.add_module(name, parts.get(name))
-        self.context = context
+        self.context, self.unsure = context, unsure
 
     @property
     def names(self) -> list[str]:
@@ -69,7 +72,7 @@ class Components(nn.Module):
     def without(self, name: str) -> "Components | None":
         """The same parts but for `name`; None where there are no others."""
         others = {other: getattr(self, other) for other in self.names if other != name}
-        return Components(others, self.context).eval() if others else None
+        return Components(others, self.context, self.unsure).eval() if others else None
 
     def participatory(
         self,
@@ -153,8 +156,10 @@ class Components(nn.Module):
         return [plane[0] for plane in corrected]
 
 
-def build(sizes: dict[str, dict[str, Any]], context: str = "cells") -> Components:
-    """Untrained components of these sizes.
+def build(
+    sizes: dict[str, dict[str, Any]], context: str = "cells", unsure: float | None = None
+) -> Components:
+    """Untrained components of these sizes; `context` and `unsure` as `Components` has them.
 
     Raises:
         ValueError: for unknown parts or sizes that do not belong to a part.
@@ -162,7 +167,8 @@ def build(sizes: dict[str, dict[str, Any]], context: str = "cells") -> Component
     if not isinstance(sizes, dict) or set(sizes) - set(PARTS):
         raise ValueError(f"parts are {sizes!r}, expected some of {', '.join(PARTS)}")
     try:
-        return Components({name: PARTS[name](**size) for name, size in sizes.items()}, context)
+        parts = {name: PARTS[name](**size) for name, size in sizes.items()}
+        return Components(parts, context, unsure)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"parts have sizes that fit none: {error}") from error
 

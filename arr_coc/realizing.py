@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -51,6 +51,13 @@ class Glance:
     answering: Tensor | None = field(default=None, repr=False, compare=False)
 
 
+class Round(NamedTuple):
+    """A round of spending: visual tokens held after it, and how unsure the first word then was, in nats."""
+
+    tokens: int
+    entropy: float
+
+
 class Host(Protocol):
     """What the Realizer needs from a model. `image` is whatever the host prepared."""
 
@@ -73,8 +80,8 @@ class Realization:
 
     Maps are `(1, h, w)` in [0, 1]; `textures` is `(1, 13, h, w)`. After a fallback the maps that
     were not reached are None, `relevance` is even, and `fallback` says why. `budget` is the most that
-    may be spent; `tokens` is what was. `policy_tensions` and their source are what would have been chosen
-    had none been imposed.
+    may be spent; `tokens` is what was, in `rounds` where the config's share is "auto".
+    `policy_tensions` and their source are what would have been chosen had none been imposed.
     """
 
     question: str
@@ -95,6 +102,7 @@ class Realization:
     fallback: str | None = None
     scalars: Scalars = FIXED
     policy_tensions: tuple[Tensions, str] | None = None
+    rounds: tuple[Round, ...] = ()
 
     @property
     def kept_glance(self) -> Glance | None:

@@ -11,7 +11,7 @@ from PIL import Image
 from arr_coc.balancing import Combiner
 from arr_coc.components import Components
 from arr_coc.config import Config, glance_tokens
-from arr_coc.qwen import answer as qwen_answer
+from arr_coc.qwen import memory
 from arr_coc.qwen import encoding
 from arr_coc.qwen.answer import STAGES
 
@@ -179,10 +179,10 @@ def test_visualize_relevance_gives_named_pictures(tiny, picture):
 
 
 def test_peak_memory_says_what_it_measures():
-    qwen_answer.reset_peak_memory(torch.device("cpu"))
-    before, kind = qwen_answer.peak_memory(torch.device("cpu"))
+    memory.reset_peak_memory(torch.device("cpu"))
+    before, kind = memory.peak_memory(torch.device("cpu"))
     block = torch.ones(64, 1024, 1024)  # 256 MB, touched
-    after, _ = qwen_answer.peak_memory(torch.device("cpu"))
+    after, _ = memory.peak_memory(torch.device("cpu"))
     assert "resident" in kind
     assert after - before > 0.5 * block.nbytes
 

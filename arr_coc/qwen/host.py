@@ -21,6 +21,7 @@ from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
 from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
+from arr_coc.qwen.paying import StageTimes
 from arr_coc.realizing import Glance, Realization
 
 
@@ -51,6 +52,7 @@ class QwenHost:
         self.inputs = Inputs(model, tokenizer, image_processor, max_pixels)
         self.geometry, self.max_pixels = self.inputs.geometry, max_pixels
         encoder_context.install(model)
+        self.times = StageTimes()
         depth = model.config.text_config.num_hidden_layers
         self.attention_layers = layers_in(ATTENTION_SPAN, depth)
         # rope_deltas is state of the stock model, and one model serves every caller.
