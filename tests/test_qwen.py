@@ -11,8 +11,7 @@ from PIL import Image
 from arr_coc.balancing import Combiner
 from arr_coc.components import Components
 from arr_coc.config import Config, glance_tokens
-from arr_coc.qwen import memory
-from arr_coc.qwen import encoding
+from arr_coc.qwen import encoding, memory
 from arr_coc.qwen.answer import STAGES
 
 QUESTION = "what colour is the sign?"

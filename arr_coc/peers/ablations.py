@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from arr_coc import knowing
-from arr_coc.config import NEUTRAL, Config, Tensions
+from arr_coc.config import AUTO, NEUTRAL, Config, Tensions
 from arr_coc.peers.base import Call
 from arr_coc.peers.frames import FrameOf, coarse, coarse_encoder, compact, encode_in
 from arr_coc.peers.names import OURS
@@ -138,12 +138,15 @@ CONFIGS = {
     "no-glance": Config(glance="off"),
     "separate": Config(glance="separate"),
     "periphery": Config(glance="periphery"),
-    "alone": Config(surroundings=0, halo=0),
-    "no-surroundings": Config(surroundings=0),
-    "no-halo": Config(halo=0),
-    "halo-1": Config(halo=1),
-    "halo-2": Config(halo=2),
-    "quadtree-alone": Config(allocator="quadtree", surroundings=0),
+    "auto": Config(share=AUTO),
+    "context": Config(context="glance"),
+    "cells": Config(context="cells"),
+    "alone": Config(context="none"),
+    "no-surroundings": Config(context="cells", surroundings=0),
+    "no-halo": Config(context="cells", halo=0),
+    "halo-1": Config(context="cells", halo=1),
+    "halo-2": Config(context="cells", halo=2),
+    "quadtree-alone": Config(allocator="quadtree", context="none"),
     "window": Config(allocator="window"),
     "adaptive": Config(allocator="adaptive"),
     "quadtree": Config(allocator="quadtree"),
@@ -169,6 +172,7 @@ FRAMES = {
 GLANCES: dict[str, dict[str, Any]] = {
     "glance-16": {"tokens": 16},
     "glance-36": {"tokens": 36},
+    "glance-64": {"tokens": 64},
     "early-layers": {"span": (0, 1 / 3)},
     "late-layers": {"span": (2 / 3, 1)},
 }
