@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from arr_coc import knowing
 from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
+from arr_coc.config import Config
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
 
 # Rows of the embedding, spread over the vocabulary, whose signs tell one base from another.
@@ -154,6 +155,16 @@ class Components(nn.Module):
             strengths=torch.tensor([factor], device=places.device),
         )
         return [plane[0] for plane in corrected]
+
+
+def context_for(config: Config, components: Components | None) -> str:
+    """The context that is asked for: the config's, or what the weights were trained for, else "cells".
+
+    A glance's size and the samples that maps are made of go with it.
+    """
+    if config.context != "auto":
+        return config.context
+    return components.context if components else "cells"
 
 
 def build(

@@ -24,9 +24,10 @@ SHARE = 0.20
 # word is unsure (its entropy, in nats, is above UNSURE; trained weights may bring a bound of their own).
 AUTO, AUTO_SHARES, UNSURE = "auto", (0.05, 0.10, 0.20), 0.3
 MINIMUM_BUDGET = 4
-# A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
-# (GLANCE_TOKENS, 6 x 6) as long as that is at most one in GLANCE_AT_MOST.
-GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 21, 36, 4
+# A glance takes one token in so many of the image's, but as many as it takes to find things (6 x 6, or
+# 8 x 8) as long as that is at most one in GLANCE_AT_MOST. By context: weights are trained for one size.
+GLANCE_SIZES = {"glance": (21, 36), "cells": (16, 64), "none": (16, 64)}
+GLANCE_AT_MOST = 4
 HALO = 0.5
 NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
@@ -72,10 +73,10 @@ def check_new_tokens(count: int) -> None:
         raise ValueError(f"max_new_tokens is {count}, allowed is 1 to {MAX_NEW_TOKENS}")
 
 
-def glance_tokens(grid: tuple[int, int]) -> int:
-    """Tokens that a glance at an image of `grid` takes."""
-    tokens = grid[0] * grid[1]
-    return max(1, tokens // GLANCE_SHARE, min(GLANCE_TOKENS, tokens // GLANCE_AT_MOST))
+def glance_tokens(grid: tuple[int, int], context: str = "cells") -> int:
+    """Tokens that a glance at an image of `grid` takes, in one of `CONTEXTS` but "auto"."""
+    tokens, (one_in, enough) = grid[0] * grid[1], GLANCE_SIZES[context]
+    return max(1, tokens // one_in, min(enough, tokens // GLANCE_AT_MOST))
 
 
 def spread(focus: Number) -> Number:

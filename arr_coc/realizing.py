@@ -18,9 +18,9 @@ from arr_coc import attending, balancing, knowing
 from arr_coc.allocators import Spread, allocator_for
 from arr_coc.attending import Allocation
 from arr_coc.balancing import FIXED, Scalars
-from arr_coc.components import Components
+from arr_coc.components import Components, context_for
 from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Tensions, glance_tokens
-from arr_coc.texture import texture
+from arr_coc.texture import SAMPLES, texture
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +64,8 @@ class Host(Protocol):
     def grid(self, image: Any) -> tuple[int, int]:
         """`(h, w)` of the image's token grid."""
 
-    def pixels(self, image: Any) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it."""
+    def pixels(self, image: Any, side: int | None) -> Tensor:
+        """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it, or `side` samples a side of each token."""
 
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean embedding of the question's own tokens."""
@@ -164,15 +164,15 @@ class Realizer:
         seconds: dict[str, float],
         synchronize: Callable[[], None],
     ) -> Realization:
-        glance = None
+        glance, context = None, context_for(config, self.components)
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
-                tokens = glance_tokens(grid)
+                tokens = glance_tokens(grid, context)
                 if config.glance == "periphery":  # it must leave as much to the fovea
                     tokens = max(1, min(tokens, budget // 2))
                 glance = self.host.glance(image, question, tokens)
         with stage(seconds, "relevance", synchronize):
-            pixels = self.host.pixels(image)
+            pixels = self.host.pixels(image, SAMPLES if context == "glance" else None)
             textures = texture(pixels, grid)
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)

@@ -55,4 +55,4 @@ def test_samples_are_means_over_equal_parts_of_each_token(tiny, picture):
     side = own.geometry.unit_pixels // SAMPLES
     expected = torch.nn.functional.avg_pool2d(own.pixels(), side)
     # Values are rounded to 8 bits twice more, along rows and along columns.
-    assert torch.allclose(own.samples(), expected, atol=1 / 255 + 1e-6)
+    assert torch.allclose(own.samples(SAMPLES), expected, atol=1 / 255 + 1e-6)

@@ -101,9 +101,9 @@ class GlanceHost:
         """As the host's."""
         return self.host.grid(image)
 
-    def pixels(self, image: Ask) -> Tensor:
+    def pixels(self, image: Ask, side: int | None) -> Tensor:
         """As the host's."""
-        return self.host.pixels(image)
+        return self.host.pixels(image, side)
 
     def embed(self, question: str) -> Tensor:
         """As the host's."""

@@ -24,6 +24,7 @@ from transformers import (
 from transformers.generation.streamers import BaseStreamer
 
 from arr_coc.balancing import lexical_tier
+from arr_coc.components import context_for
 from arr_coc.config import Config, glance_tokens
 from arr_coc.qwen import paying
 from arr_coc.qwen.encoding import TokenSet, joined
@@ -81,12 +82,6 @@ class Answer:
     done: bool = False
     measures: Measures | None = None
     realization: Realization | None = field(default=None, repr=False)
-
-
-def worked_on(ask: Ask, held: int) -> dict[str, int]:
-    """The tokens by which `paying.STAGES` grow, where `held` of a picture's are given to the model."""
-    native = ask.picture.tokens
-    return {"native": native, "glance": glance_tokens(ask.picture.grid), "held": held}
 
 
 def without_state(realization: Realization) -> Realization:
@@ -178,9 +173,16 @@ class Run:
         if self.config is None or self.config.when == "always":
             return
         held = self.config.tokens(ask.picture.tokens, lexical_tier(self.question))
-        self.in_full = self.host.times.why_not(worked_on(ask, held))
+        self.in_full = self.host.times.why_not(self._worked_on(ask, held))
         if self.in_full:
             self.config = None
+
+    def _worked_on(self, ask: Ask, held: int) -> dict[str, int]:
+        """The tokens by which `paying.STAGES` grow, where `held` of the picture's go to the text model."""
+        asked = self.config or Config()
+        context = context_for(asked, self.host.policy(asked))
+        glance = glance_tokens(ask.picture.grid, context)
+        return {"native": ask.picture.tokens, "glance": glance, "held": held}
 
     def _in_rounds(self, ask: Ask, realization: Realization, timed: Timed) -> Answer:
         """The answer of share "auto"."""
@@ -229,7 +231,7 @@ class Run:
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
         )
         look = paying.FULL if self.config is None else paying.FOCUSED
-        host.times.note(look, worked_on(ask, len(places)), measures.stages)
+        host.times.note(look, self._worked_on(ask, len(places)), measures.stages)
         return Answer(streamer.text, "done", True, measures, self.realization)
 
     def _ended(self, ids: list[int], stop: "_Stop") -> str:

@@ -17,7 +17,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 )
 
 from arr_coc.attending import Allocation
-from arr_coc.components import Components
+from arr_coc.components import Components, context_for
 from arr_coc.qwen.cells import (
     cell_patch_positions,
     cell_patches,
@@ -257,9 +257,7 @@ def context_kind(
 
     "glance" is "cells" where no glance was taken, or the tower's attention takes no context.
     """
-    kind = realization.config.context
-    if kind == "auto":
-        kind = components.context if components else "cells"
+    kind = context_for(realization.config, components)
     possible = realization.glance is not None and is_installed(visual)
     return "cells" if kind == "glance" and not possible else kind
 

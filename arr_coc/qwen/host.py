@@ -110,9 +110,9 @@ class QwenHost:
         """`(h, w)` visual tokens of a prepared image."""
         return image.picture.grid
 
-    def pixels(self, image: Ask) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1], at `texture.SAMPLES` a side of each token."""
-        return image.picture.samples()
+    def pixels(self, image: Ask, side: int | None = None) -> Tensor:
+        """`(1, 3, H, W)` sRGB in [0, 1]: every pixel, or `side` samples a side of each token."""
+        return image.picture.samples(side) if side else image.picture.pixels()
 
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""

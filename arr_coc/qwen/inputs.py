@@ -15,7 +15,6 @@ from torch import Tensor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from arr_coc.config import MAX_PIXELS
-from arr_coc.texture import SAMPLES
 
 
 def small_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
@@ -167,10 +166,10 @@ class Picture:
         """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it."""
         return self._as_tensor(self.image)
 
-    def samples(self) -> Tensor:
-        """`(1, 3, h * SAMPLES, w * SAMPLES)` sRGB in [0, 1]: means over equal parts of each token."""
+    def samples(self, side: int) -> Tensor:
+        """`(1, 3, h * side, w * side)` sRGB in [0, 1]: means over equal parts of each token."""
         h, w = self.grid
-        small = self.image.resize((w * SAMPLES, h * SAMPLES), Image.Resampling.BOX)
+        small = self.image.resize((w * side, h * side), Image.Resampling.BOX)
         return self._as_tensor(small)
 
     def _as_tensor(self, image: Image.Image) -> Tensor:

@@ -28,7 +28,7 @@ from arr_coc.qwen.glance import (
 from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.questions import KINDS
-from arr_coc.texture import texture
+from arr_coc.texture import SAMPLES, texture
 from arr_coc.train.data import Sample, TrainingQuestion, evidence
 
 
@@ -61,16 +61,16 @@ def encode_kept(
 
 
 def glance_pictures(
-    host: ARRCOCQwen, pictures: Sequence[Picture]
+    host: ARRCOCQwen, pictures: Sequence[Picture], context: str = "cells"
 ) -> list[tuple[TokenSet, EncoderContext | None]]:
     """What each picture's glance shows, standing at native places, and its context, as
-    `ARRCOCQwen.glance`."""
-    return encode_glances(host, pictures, [_glance_grid(p) for p in pictures])
+    `ARRCOCQwen.glance` of that size (`config.glance_tokens`)."""
+    return encode_glances(host, pictures, [_glance_grid(p, context) for p in pictures])
 
 
-def _glance_grid(picture: Picture) -> tuple[int, int]:
+def _glance_grid(picture: Picture, context: str) -> tuple[int, int]:
     """The grid that `ARRCOCQwen.glance` shrinks a picture to."""
-    return glance_grid(picture.grid, glance_tokens(picture.grid))
+    return glance_grid(picture.grid, glance_tokens(picture.grid, context))
 
 
 def readings(
@@ -176,17 +176,20 @@ class Group:
 
 
 @torch.no_grad()
-def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
-    """Run the frozen passes for samples whose pictures have one size."""
+def gather(host: ARRCOCQwen, samples: list[Sample], context: str = "cells") -> Group:
+    """Run the frozen passes for samples whose pictures have one size.
+
+    `context` is what kept cells will be encoded with; the glance and the maps are those that go with it.
+    """
     pictures = [host.picture(s.image) for s in samples]
     grid = pictures[0].grid
     picture_of = [p for p, sample in enumerate(samples) for _ in sample.questions]
     questions = [question for sample in samples for question in sample.questions]
     prompts = [host.prompt(pictures[p], q.text) for p, q in zip(picture_of, questions)]
     full_tokens = encode_full(host, pictures)
-    small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures)))
+    small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures, context)))
     shown = [small_tokens[p] for p in picture_of]
-    glances = readings(host, prompts, shown, _glance_grid(pictures[0]))
+    glances = readings(host, prompts, shown, _glance_grid(pictures[0], context))
     covered = [
         evidence(q.boxes, samples[p].image.size, grid) for p, q in zip(picture_of, questions)
     ]
@@ -198,7 +201,8 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
         tokens = [full_tokens[picture_of[row]] for row in rows]
         full = readings(host, [prompts[row] for row in rows], tokens, grid)
         wanted[rows] = full.attention.flatten(1).to(wanted)
-    pixels = torch.cat([p.samples() for p in pictures])
+    fast = context == "glance"
+    pixels = torch.cat([p.samples(SAMPLES) if fast else p.pixels() for p in pictures])
     return Group(
         samples=samples,
         questions=questions,

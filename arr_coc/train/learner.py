@@ -67,7 +67,7 @@ class Learner(nn.Module):
         terms: dict[str, list[Tensor]] = defaultdict(list)
         count = 0
         for members in by_size.values():
-            group = gather(self.host, members)
+            group = gather(self.host, members, self.parts.context)
             count += len(group.questions)
             for name, values in self.losses(group).items():
                 terms[name].append(values.sum())
