@@ -24,7 +24,7 @@ def ours(host, batch, layers, states=None, deepstack=True):
     text, visual = host.model.model.language_model, batch.ids == host.inputs.image_token
     cache = host.new_cache()
     start = embedded(text, batch.ids, visual, batch.tokens) if states is None else states
-    met = run_layers(
+    left, reached = run_layers(
         text,
         start,
         batch.positions,
@@ -34,7 +34,7 @@ def ours(host, batch, layers, states=None, deepstack=True):
         deepstack=batch.tokens.deepstack if deepstack else (),
         mask=batch.mask,
     )
-    return met, cache
+    return left, reached, cache
 
 
 @torch.inference_mode()
@@ -43,12 +43,11 @@ def test_every_layer_meets_what_it_meets_in_the_stock_model_bit_for_bit(tiny, ba
     output = tiny.model.model(
         **batch.inputs(), past_key_values=cache, use_cache=True, output_hidden_states=True
     )
-    met, own = ours(tiny, batch, range(len(text.layers)))
-    # The stock model gives a layer's state before DeepStack is added to its visual tokens.
-    elsewhere = (batch.ids != tiny.inputs.image_token) & batch.mask.bool()
-    for index, expected in enumerate(output.hidden_states[:-1]):
-        assert torch.equal(met[index][elsewhere], expected[elsewhere])
-    assert torch.equal(text.norm(met[-1])[elsewhere], output.last_hidden_state[elsewhere])
+    left, reached, own = ours(tiny, batch, range(len(text.layers)))
+    tokens = batch.mask.bool()
+    for ours_left, expected in zip(left[:-1], output.hidden_states[:-1], strict=True):
+        assert torch.equal(ours_left[tokens], expected[tokens])
+    assert torch.equal(text.norm(reached)[tokens], output.last_hidden_state[tokens])
     real = batch.mask.bool()[:, None, :, None]
     for mine, theirs in zip(own.layers, cache.layers, strict=True):
         assert torch.equal(mine.keys * real, theirs.keys * real)
@@ -58,19 +57,19 @@ def test_every_layer_meets_what_it_meets_in_the_stock_model_bit_for_bit(tiny, ba
 @torch.inference_mode()
 def test_layers_can_be_run_in_two_goes(tiny, batch):
     depth = len(tiny.model.model.language_model.layers)
-    at_once, _ = ours(tiny, batch, range(depth))
-    first, _ = ours(tiny, batch, range(2))
-    second, cache = ours(tiny, batch, range(2, depth), states=first[-1])
-    assert torch.equal(second[-1], at_once[-1])
+    _, at_once, _ = ours(tiny, batch, range(depth))
+    _, half_way, _ = ours(tiny, batch, range(2))
+    _, second, cache = ours(tiny, batch, range(2, depth), states=half_way)
+    assert torch.equal(second, at_once)
     assert [layer.get_seq_length() > 0 for layer in cache.layers] == [False, False, True, True]
 
 
 @torch.inference_mode()
 def test_without_deepstack_the_states_are_others(tiny, batch):
     depth = len(tiny.model.model.language_model.layers)
-    with_planes, _ = ours(tiny, batch, range(depth))
-    without, _ = ours(tiny, batch, range(depth), deepstack=False)
-    assert not torch.allclose(with_planes[-1], without[-1], atol=1e-3)
+    _, with_planes, _ = ours(tiny, batch, range(depth))
+    _, without, _ = ours(tiny, batch, range(depth), deepstack=False)
+    assert not torch.allclose(with_planes, without, atol=1e-3)
 
 
 @torch.inference_mode()

@@ -95,7 +95,7 @@ def early_attention(
     visual = ids == prompt.image_token
     position_ids = prompt.position_ids(tokens.places)
     cache = DynamicCache(config=language_model.config)
-    met = run_layers(
+    left, _ = run_layers(
         language_model,
         embedded(language_model, ids, visual, tokens),
         position_ids,
@@ -105,7 +105,7 @@ def early_attention(
         deepstack=tokens.deepstack,
     )
     last = ids.new_tensor([[ids.shape[1] - 1]])
-    return question_attention(language_model, met, cache, position_ids, last, span, [layers - 1])[
+    return question_attention(language_model, left, cache, position_ids, last, span, [layers - 1])[
         0, 0, :, 0
     ]
 

@@ -106,17 +106,17 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
     ((glance, context),) = encode_glances(host, [ask.picture], [grid])
     ids, position_ids = prompt.ids(len(glance)), prompt.position_ids(glance.places)
     cache, depth = host.new_cache(), depth_needed(host, layers)
-    met = glance_layers(host, ids, position_ids, glance, depth, cache)
+    left, reached = glance_layers(host, ids, position_ids, glance, depth, cache)
     last = ids.new_tensor([ids.shape[1] - 1])
     start = prompt.prefix.shape[1]
-    readings = read_glances(host, met, cache, position_ids, last, start, grid, layers)
+    readings = read_glances(host, left, cache, position_ids, last, start, grid, layers)
     # The cache then ends with the glance: in the answer's prompt the fovea follows it, and after that
     # the question once more.
     end = start + len(glance)
     cache.crop(end - ids.shape[1])
     text = host.model.model.language_model
     state = GlanceState(
-        glance, context, text, cache, met[-1][:, :end], position_ids[:, :, :end], depth
+        glance, context, text, cache, reached[:, :end], position_ids[:, :, :end], depth
     )
     return Glance(
         attention=readings.attention,
@@ -136,7 +136,7 @@ def glance_layers(
     depth: int,
     cache: DynamicCache,
     mask: Tensor | None = None,
-) -> list[Tensor]:
+) -> tuple[list[Tensor], Tensor]:
     """The first `depth` text layers on B prompts, as `layers.run_layers`."""
     text, visual = host.model.model.language_model, ids == host.inputs.image_token
     states = embedded(text, ids, visual, tokens)
@@ -188,7 +188,7 @@ def glance_context(host: Any, picture: Picture, realization: Realization) -> Enc
 
 def read_glances(
     host: Any,
-    met: Sequence[Tensor],
+    left: Sequence[Tensor],
     cache: DynamicCache,
     position_ids: Tensor,
     last: Tensor,
@@ -200,7 +200,7 @@ def read_glances(
 
     Args:
         host: a `QwenHost`.
-        met: `(B, L, D)` what each text layer met, for as many as have run, and what the last one left.
+        left: `(B, L, D)` what the first text layer met and what each left, for as many as have run.
         cache: their keys and values, uncropped.
         position_ids: `(4, B, L)` of that pass.
         last: `(B,)` int64, the last token of each prompt. It has read the whole question: ViCrop's
@@ -213,9 +213,9 @@ def read_glances(
     layers = host.attention_layers if layers is None else layers
     columns = slice(start, start + grid[0] * grid[1])
     attention = question_attention(
-        text, met, cache, position_ids, last[:, None], columns, range(len(met) - 1)
+        text, left, cache, position_ids, last[:, None], columns, range(len(left) - 1)
     )[:, :, :, 0]  # (B, layers, heads, columns)
-    half = met[len(text.layers) // 2]  # (B, L, D)
+    half = left[len(text.layers) // 2]  # (B, L, D)
     rows = torch.arange(len(last), device=last.device)
     return Readings(
         attention=attention[:, layers].mean((1, 2)).view(-1, *grid),

@@ -37,7 +37,7 @@ def run_layers(
     visual: Tensor | None = None,
     deepstack: Sequence[Tensor] = (),
     mask: Tensor | None = None,
-) -> list[Tensor]:
+) -> tuple[list[Tensor], Tensor]:
     """Some layers on a whole sequence.
 
     Args:
@@ -51,11 +51,12 @@ def run_layers(
         mask: `(B, L)`, 0 for pads; None without pads.
 
     Returns:
-        Per layer what it met, then what the last one left: `(B, L, D)` each.
+        What the first layer met and what each left, before DeepStack as `output_hidden_states` has it,
+        `(B, L, D)` each; and what the next layer is to meet, `(B, L, D)`.
     """
     rotary = text.rotary_emb(states, position_ids[1:])
     causal = create_causal_mask(text.config, states, mask, None, position_ids=position_ids[0])
-    met = [states]
+    left = [states]
     for index in layers:
         states = text.layers[index](
             states,
@@ -64,9 +65,9 @@ def run_layers(
             past_key_values=cache,
             position_embeddings=rotary,
         )
+        left.append(states)
         # A DeepStack plane is added to the visual tokens after each of the first layers.
         if index < len(deepstack):
             states = states.clone()
             states[visual] += deepstack[index].to(states)
-        met.append(states)
-    return met
+    return left, states

@@ -82,9 +82,9 @@ def readings(
     """
     batch, cache = padded(host, prompts, tokens), host.new_cache()
     at, depth = batch.positions, depth_needed(host)
-    met = glance_layers(host, batch.ids, at, batch.tokens, depth, cache, batch.mask)
+    left, _ = glance_layers(host, batch.ids, at, batch.tokens, depth, cache, batch.mask)
     start = prompts[0].prefix.shape[1]
-    return read_glances(host, met, cache, at, batch.lengths - 1, start, grid)
+    return read_glances(host, left, cache, at, batch.lengths - 1, start, grid)
 
 
 def answer_logits(
