@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from arr_coc import knowing
 from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
+from arr_coc.config import Config
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
 
 # Rows of the embedding, spread over the vocabulary, whose signs tell one base from another.
@@ -45,17 +46,20 @@ class GlanceReadings(Protocol):
 class Components(nn.Module):
     """Some of `PARTS`, by name; a part that is absent is None.
 
-    `context` is what the kept cells were encoded with in training (`config.CONTEXTS`).
+    `context` is what the kept cells were encoded with in training (`config.CONTEXTS`); `unsure` the bound
+    of share "auto", in nats, that was measured for them, None for `config.UNSURE`.
     """
 
-    def __init__(self, parts: dict[str, nn.Module], context: str = "cells") -> None:
+    def __init__(
+        self, parts: dict[str, nn.Module], context: str = "cells", unsure: float | None = None
+    ) -> None:
         """Raises ValueError for a name that is not in `PARTS`, or no parts at all."""
         super().__init__()
         if not parts or set(parts) - set(PARTS):
             raise ValueError(f"parts are {sorted(parts)}, expected some of {', '.join(PARTS)}")
         for name in PARTS:
             self.add_module(name, parts.get(name))
-        self.context = context
+        self.context, self.unsure = context, unsure
 
     @property
     def names(self) -> list[str]:
@@ -69,7 +73,7 @@ class Components(nn.Module):
     def without(self, name: str) -> "Components | None":
         """The same parts but for `name`; None where there are no others."""
         others = {other: getattr(self, other) for other in self.names if other != name}
-        return Components(others, self.context).eval() if others else None
+        return Components(others, self.context, self.unsure).eval() if others else None
 
     def participatory(
         self,
@@ -153,8 +157,20 @@ class Components(nn.Module):
         return [plane[0] for plane in corrected]
 
 
-def build(sizes: dict[str, dict[str, Any]], context: str = "cells") -> Components:
-    """Untrained components of these sizes.
+def context_for(config: Config, components: Components | None) -> str:
+    """The context that is asked for: the config's, or what the weights were trained for, else "cells".
+
+    A glance's size and the samples that maps are made of go with it.
+    """
+    if config.context != "auto":
+        return config.context
+    return components.context if components else "cells"
+
+
+def build(
+    sizes: dict[str, dict[str, Any]], context: str = "cells", unsure: float | None = None
+) -> Components:
+    """Untrained components of these sizes; `context` and `unsure` as `Components` has them.
 
     Raises:
         ValueError: for unknown parts or sizes that do not belong to a part.
@@ -162,7 +178,8 @@ def build(sizes: dict[str, dict[str, Any]], context: str = "cells") -> Component
     if not isinstance(sizes, dict) or set(sizes) - set(PARTS):
         raise ValueError(f"parts are {sizes!r}, expected some of {', '.join(PARTS)}")
     try:
-        return Components({name: PARTS[name](**size) for name, size in sizes.items()}, context)
+        parts = {name: PARTS[name](**size) for name, size in sizes.items()}
+        return Components(parts, context, unsure)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"parts have sizes that fit none: {error}") from error
 
@@ -180,12 +197,13 @@ def for_base(
     """
     text, vision = config.text_config, config.vision_config
     size, per_layer = text.hidden_size, text.num_attention_heads
-    first, last = attention_layers[0], attention_layers[-1] + 1
+    # Of the layers that a glance runs in any case; what it reads of states stands half way up.
+    first, last, half = attention_layers[0], attention_layers[-1] + 1, text.num_hidden_layers // 2
     makers = {
         "policy": lambda: TensionPolicy(size),
         "combiner": Combiner,
         "heads": lambda: HeadWeights(
-            size, per_layer * text.num_hidden_layers, first * per_layer, last * per_layer
+            size, per_layer * max(last, half), first * per_layer, last * per_layer
         ),
         "states": lambda: StateMatch(size),
         "texture": lambda: TextureMatch(size),

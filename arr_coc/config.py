@@ -12,16 +12,22 @@ GLANCES = ("auto", "periphery", "separate", "off")
 PRUNES = ("before", "after")
 # What the encoder attends to beside the kept cells.
 CONTEXTS = ("auto", "glance", "cells", "none")
+# When to look closely: at every question, or only where this machine would be sooner for it.
+WHENS = ("always", "auto")
 ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
 # Shares of an image's tokens, by name, and the tier that lets the question's words choose among them.
 TIERS = {"fast": 0.10, "balanced": 0.20, "accurate": 0.40}
 QUESTION_TIER = "question"
 TIER_NAMES = (*TIERS, QUESTION_TIER)
 SHARE = 0.20
+# Or as many as the answer takes: shares of the tokens that are read one after the other, while the first
+# word is unsure (its entropy, in nats, is above UNSURE; trained weights may bring a bound of their own).
+AUTO, AUTO_SHARES, UNSURE = "auto", (0.05, 0.10, 0.20), 0.3
 MINIMUM_BUDGET = 4
-# A glance takes one token in GLANCE_SHARE of the image's, but as many as it takes to find things
-# (GLANCE_TOKENS, 8 x 8) as long as that is at most one in GLANCE_AT_MOST.
-GLANCE_SHARE, GLANCE_TOKENS, GLANCE_AT_MOST = 16, 64, 4
+# A glance takes one token in so many of the image's, but as many as it takes to find things (6 x 6, or
+# 8 x 8) as long as that is at most one in GLANCE_AT_MOST. By context: weights are trained for one size.
+GLANCE_SIZES = {"glance": (21, 36), "cells": (16, 64), "none": (16, 64)}
+GLANCE_AT_MOST = 4
 HALO = 0.5
 NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
@@ -67,10 +73,10 @@ def check_new_tokens(count: int) -> None:
         raise ValueError(f"max_new_tokens is {count}, allowed is 1 to {MAX_NEW_TOKENS}")
 
 
-def glance_tokens(grid: tuple[int, int]) -> int:
-    """Tokens that a glance at an image of `grid` takes."""
-    tokens = grid[0] * grid[1]
-    return max(1, tokens // GLANCE_SHARE, min(GLANCE_TOKENS, tokens // GLANCE_AT_MOST))
+def glance_tokens(grid: tuple[int, int], context: str = "cells") -> int:
+    """Tokens that a glance at an image of `grid` takes, in one of `CONTEXTS` but "auto"."""
+    tokens, (one_in, enough) = grid[0] * grid[1], GLANCE_SIZES[context]
+    return max(1, tokens // one_in, min(enough, tokens // GLANCE_AT_MOST))
 
 
 def spread(focus: Number) -> Number:
@@ -119,7 +125,8 @@ class Config:
     """How to spend an image's visual tokens.
 
     Attributes:
-        share: share of the image's native tokens to spend, in (0, 1]; `budget` overrides it.
+        share: share of the image's native tokens to spend, in (0, 1], or "auto": few first, and more,
+            up to the last of `AUTO_SHARES`, while the model is unsure; `budget` is then the most.
         budget: tokens to spend, glance included where it stays in the cache; None takes the share.
         glance: one of `GLANCES`. "separate" throws the low-resolution pass away after reading its
             attention; "periphery" keeps it in the KV cache, before the fovea, as part of the budget;
@@ -139,12 +146,14 @@ class Config:
             (`balancing.lexical_tier`). None for the share.
         allocator: one of `ALLOCATORS`. "adaptive" and "quadtree" may spend less than the budget, never
             more.
+        when: one of `WHENS`: "always", or "auto" to answer in full where, by the times measured in this
+            process, looking closely would not be sooner.
         tensions: imposed tensions; None lets the policy choose.
         revision: revision of the trained weights, of those loaded; None for the default, "none" for
             none of them (training-free).
     """
 
-    share: float = SHARE
+    share: float | str = SHARE
     budget: int | None = None
     glance: str = "auto"
     prune: str = "before"
@@ -153,6 +162,7 @@ class Config:
     halo: float = HALO
     tier: str | None = None
     allocator: str = "topk"
+    when: str = "always"
     tensions: Tensions | None = None
     revision: str | None = None
 
@@ -161,14 +171,31 @@ class Config:
         one_of(self.prune, "prune", PRUNES)
         one_of(self.context, "context", CONTEXTS)
         one_of(self.allocator, "allocator", ALLOCATORS)
+        one_of(self.when, "when", WHENS)
         if self.tier is not None:
             one_of(self.tier, "tier", TIER_NAMES)
         if self.surroundings is not None and self.surroundings < 0:
             raise ValueError(f"surroundings is {self.surroundings}, allowed is 0 or more")
         if not self.halo >= 0:
             raise ValueError(f"halo is {self.halo}, allowed is 0 or more")
-        if self.budget is None:
+        if isinstance(self.share, str):
+            self._check_auto()
+        elif self.budget is None:
             tokens_for_share(self.share, 1)
+
+    def _check_auto(self) -> None:
+        if self.share != AUTO:
+            raise ValueError(f"share is {self.share!r}, expected a number or {AUTO!r}")
+        if self.prune == "after" or self.allocator == "quadtree":
+            given = f"prune {self.prune!r} and allocator {self.allocator!r}"
+            raise ValueError(
+                f"share 'auto' is given with {given}, allowed is 'before', not 'quadtree'"
+            )
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the tokens are spent in rounds; a tier by name overrides the share."""
+        return self.share == AUTO and self.tier is None
 
     def surrounding_cells(self, grid: tuple[int, int]) -> int:
         """At most so many coarse cells of an image of `grid` are shown to the encoder besides."""
@@ -187,5 +214,11 @@ class Config:
             check_budget(self.budget, available, minimum)
             return self.budget
         tier = suggested if self.tier == QUESTION_TIER else self.tier
-        share = TIERS[tier] if tier else self.share
+        share = TIERS[tier] if tier else AUTO_SHARES[-1] if self.is_auto else self.share
         return max(minimum, tokens_for_share(share, available))
+
+    def rounds(self, available: int, most: int) -> list[int]:
+        """Budgets of the rounds of "auto" on an image of `available` tokens, rising to `most`."""
+        minimum = min(MINIMUM_BUDGET, available)
+        shares = [max(minimum, tokens_for_share(share, available)) for share in AUTO_SHARES[:-1]]
+        return [*(budget for budget in shares if budget < most), most]

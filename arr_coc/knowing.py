@@ -36,7 +36,7 @@ class HeadWeights(nn.Module):
     """
 
     def __init__(self, embedding_size: int, heads: int, first: int = 0, last: int = 0) -> None:
-        """`heads` over all layers, layer by layer; `first` up to `last` are those read untrained."""
+        """`heads` of the first layers, layer by layer; `first` up to `last` are those read untrained."""
         super().__init__()
         self.sizes = {"embedding_size": embedding_size, "heads": heads}
         start = torch.full((heads,), -OUTSIDE if last > first else 0.0)
@@ -52,7 +52,9 @@ class HeadWeights(nn.Module):
 
     def forward(self, heads: Tensor, embedding: Tensor) -> Tensor:
         """`(B, heads, gh, gw)` attention and `(B, D)` -> `(B, gh, gw)` nats, 0 at the largest."""
-        weighted = self.weights(embedding)[:, :, None, None] * heads.float()
+        # Another part may have asked the glance to run further layers.
+        own = heads[:, : self.sizes["heads"]].float()
+        weighted = self.weights(embedding)[:, :, None, None] * own
         attention = weighted.sum(1)
         peak = attention.amax((1, 2), keepdim=True).clamp(min=1e-12)
         return (attention / peak).clamp(min=LEAST).log()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -18,9 +18,9 @@ from arr_coc import attending, balancing, knowing
 from arr_coc.allocators import Spread, allocator_for
 from arr_coc.attending import Allocation
 from arr_coc.balancing import FIXED, Scalars
-from arr_coc.components import Components
+from arr_coc.components import Components, context_for
 from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Tensions, glance_tokens
-from arr_coc.texture import texture
+from arr_coc.texture import SAMPLES, texture
 
 log = logging.getLogger(__name__)
 
@@ -36,20 +36,26 @@ class Glance:
         attention: `(1, gh, gw)` attention from the prompt's last token, which will answer, to each
             place; any scale >= 0.
         tokens: visual tokens the glance took.
-        entropy: entropy of the first answer token after the glance alone, in nats.
         state: the host's own, with which it continues from the glance; never read here.
-        heads: `(1, heads, gh, gw)` the same attention of every head of every layer, layer by layer.
+        heads: `(1, heads, gh, gw)` the same attention of every head of each layer that the glance ran,
+            layer by layer.
         states, answering: `(1, gh, gw, D)` and `(1, D)` what each place and the last token hold half
             way up. These three are for trained weights alone; None where a host gives none.
     """
 
     attention: Tensor
     tokens: int
-    entropy: float
     state: Any = field(default=None, repr=False, compare=False)
     heads: Tensor | None = field(default=None, repr=False, compare=False)
     states: Tensor | None = field(default=None, repr=False, compare=False)
     answering: Tensor | None = field(default=None, repr=False, compare=False)
+
+
+class Round(NamedTuple):
+    """A round of spending: visual tokens held after it, and how unsure the first word then was, in nats."""
+
+    tokens: int
+    entropy: float
 
 
 class Host(Protocol):
@@ -58,8 +64,8 @@ class Host(Protocol):
     def grid(self, image: Any) -> tuple[int, int]:
         """`(h, w)` of the image's token grid."""
 
-    def pixels(self, image: Any) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it."""
+    def pixels(self, image: Any, side: int | None) -> Tensor:
+        """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it, or `side` samples a side of each token."""
 
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean embedding of the question's own tokens."""
@@ -74,8 +80,8 @@ class Realization:
 
     Maps are `(1, h, w)` in [0, 1]; `textures` is `(1, 13, h, w)`. After a fallback the maps that
     were not reached are None, `relevance` is even, and `fallback` says why. `budget` is the most that
-    may be spent; `tokens` is what was. `policy_tensions` and their source are what would have been chosen
-    had none been imposed.
+    may be spent; `tokens` is what was, in `rounds` where the config's share is "auto".
+    `policy_tensions` and their source are what would have been chosen had none been imposed.
     """
 
     question: str
@@ -96,6 +102,7 @@ class Realization:
     fallback: str | None = None
     scalars: Scalars = FIXED
     policy_tensions: tuple[Tensions, str] | None = None
+    rounds: tuple[Round, ...] = ()
 
     @property
     def kept_glance(self) -> Glance | None:
@@ -157,15 +164,15 @@ class Realizer:
         seconds: dict[str, float],
         synchronize: Callable[[], None],
     ) -> Realization:
-        glance = None
+        glance, context = None, context_for(config, self.components)
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
-                tokens = glance_tokens(grid)
+                tokens = glance_tokens(grid, context)
                 if config.glance == "periphery":  # it must leave as much to the fovea
                     tokens = max(1, min(tokens, budget // 2))
                 glance = self.host.glance(image, question, tokens)
         with stage(seconds, "relevance", synchronize):
-            pixels = self.host.pixels(image)
+            pixels = self.host.pixels(image, SAMPLES if context == "glance" else None)
             textures = texture(pixels, grid)
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)

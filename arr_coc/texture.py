@@ -1,7 +1,7 @@
 """Texture: cheap maps of an image on its token grid. The only user of kornia.
 
-An image becomes 13 channels in [0, 1], computed finer than the grid and pooled to it afterwards:
-gradients at every pixel, so that small text keeps its energy, colour on FINE x FINE samples a cell.
+An image becomes 13 channels in [0, 1], computed finer than the grid and pooled to it afterwards: gradients
+at the resolution that is given, colour on SAMPLES x SAMPLES samples a cell. A host gives that many.
 Nothing here knows the question.
 Source: brief part 45, gap 1, with DESIGN's corrections (gradient magnitudes instead of signed
 gradients, per-image normalisation, channels 11 and 12 with a meaning of their own).
@@ -19,10 +19,11 @@ from torch import Tensor
 LUMA = (0.2126, 0.7152, 0.0722)
 # Lab is spread over these ranges by its definition: L* in [0, 100], a* in about [-128, 127].
 LAB_L_RANGE, LAB_A_OFFSET, LAB_A_RANGE = 100.0, 128.0, 255.0
-# Colour is measured on FINE x FINE samples per cell: 4 x 4 pixels each where a cell has 32 x 32.
-FINE = 8
+# Samples on a side of a cell: 4 x 4 pixels each where a cell has 32 x 32. Small text keeps its energy at
+# that, for a sixteenth of the work.
+SAMPLES = 8
 # The surround of centre-surround saliency: a blur of one and a half cells.
-SURROUND_SIGMA = 1.5 * FINE
+SURROUND_SIGMA = 1.5 * SAMPLES
 # Weights of gamma-encoded luma (Rec. 601), good enough for edges and cheap at every pixel.
 GAMMA_LUMA = (0.299, 0.587, 0.114)
 EPS = 1e-6
@@ -101,8 +102,8 @@ def pool(maps: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def fine_samples(image: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """`(B, 3, H, W)` -> FINE x FINE samples a cell, `(B, 3, 8h, 8w)` each: sRGB, and CIE Lab."""
-    fine = pool(image, (grid[0] * FINE, grid[1] * FINE))
+    """`(B, 3, H, W)` -> SAMPLES x SAMPLES samples a cell, `(B, 3, 8h, 8w)` each: sRGB, and CIE Lab."""
+    fine = pool(image, (grid[0] * SAMPLES, grid[1] * SAMPLES))
     return fine, rgb_to_lab(fine)
 
 

@@ -203,9 +203,17 @@ def test_before_mutant_with_renumbered_patches_fails(tiny, picture):
     assert gap(mutant, features) > 0.01
 
 
+def normalised(picture) -> torch.Tensor:
+    """`(1, 3, H, W)` the normalised pixels, put back together from the patches."""
+    g, (h, w) = picture.geometry, picture.grid
+    blocks = picture.patches.view(h, w, g.merge, g.merge, 3, g.temporal, g.patch, g.patch)
+    frame = blocks[:, :, :, :, :, 0]  # (h, w, m, m, 3, p, p): the frames of a still are equal
+    return frame.permute(4, 0, 2, 5, 1, 3, 6).reshape(1, 3, h * g.unit_pixels, w * g.unit_pixels)
+
+
 def half_size(host, ask):
     """The area-averaged half-size picture, laid out as the stock processor would."""
-    small = torch.nn.functional.avg_pool2d(ask.picture.normalised(), 2)
+    small = torch.nn.functional.avg_pool2d(normalised(ask.picture), 2)
     g = ask.picture.geometry
     _, _, height, width = small.shape
     h, w = height // g.unit_pixels, width // g.unit_pixels
@@ -261,7 +269,7 @@ def test_mixed_levels_with_cut_cells_encode_before_and_after(host, ask):
 
 def slow_average(ask, bounds) -> torch.Tensor:
     """`(unit, unit, 3)` one cell's pixels, each the mean of the square or oblong that it stands for."""
-    unit, pixels = ask.picture.geometry.unit_pixels, ask.picture.normalised()[0]
+    unit, pixels = ask.picture.geometry.unit_pixels, normalised(ask.picture)[0]
     top, left, bottom, right = bounds
     down, across = bottom - top, right - left
     small = torch.empty(unit, unit, 3)

@@ -436,7 +436,7 @@ def test_without_spreading_the_best_places_take_all(tiny, ask):
 
 def test_another_look_changes_the_look_alone_and_leaves_the_host_as_it_was(tiny, ask, plain):
     layers = list(tiny.attention_layers)
-    assert plain.glance.tokens < varied("glance-36", tiny, ask).glance.tokens <= 36
+    assert plain.glance.tokens < varied("glance-64", tiny, ask).glance.tokens <= 64
     early, late = (varied(f"{part}-layers", tiny, ask).glance for part in ("early", "late"))
     assert not torch.equal(early.attention, late.attention)
     assert tiny.attention_layers == layers

@@ -11,8 +11,7 @@ from PIL import Image
 from arr_coc.balancing import Combiner
 from arr_coc.components import Components
 from arr_coc.config import Config, glance_tokens
-from arr_coc.qwen import answer as qwen_answer
-from arr_coc.qwen import encoding
+from arr_coc.qwen import encoding, memory
 from arr_coc.qwen.answer import STAGES
 
 QUESTION = "what colour is the sign?"
@@ -120,7 +119,7 @@ def test_any_size_and_aspect_the_processor_takes(tiny, size):
     assert answer.realization.glance.tokens <= glance_tokens((h, w))
 
 
-def test_pixels_put_together_again_are_what_the_processor_saw(tiny, picture):
+def test_pixels_are_what_the_processor_saw(tiny, picture):
     pixels = tiny.picture(picture).pixels()
     expected = torch.tensor(list(picture.tobytes())).view(256, 320, 3).permute(2, 0, 1) / 255
     assert torch.allclose(pixels[0], expected, atol=1e-6)
@@ -179,10 +178,10 @@ def test_visualize_relevance_gives_named_pictures(tiny, picture):
 
 
 def test_peak_memory_says_what_it_measures():
-    qwen_answer.reset_peak_memory(torch.device("cpu"))
-    before, kind = qwen_answer.peak_memory(torch.device("cpu"))
+    memory.reset_peak_memory(torch.device("cpu"))
+    before, kind = memory.peak_memory(torch.device("cpu"))
     block = torch.ones(64, 1024, 1024)  # 256 MB, touched
-    after, _ = qwen_answer.peak_memory(torch.device("cpu"))
+    after, _ = memory.peak_memory(torch.device("cpu"))
     assert "resident" in kind
     assert after - before > 0.5 * block.nbytes
 

@@ -25,7 +25,7 @@ class StubHost:
     def grid(self, image):
         return GRID
 
-    def pixels(self, image):
+    def pixels(self, image, side):
         pixels = torch.full((1, 3, 256, 320), 0.4)
         pixels[:, :, 32:64, 32:64] = torch.rand(
             1, 3, 32, 32, generator=torch.Generator().manual_seed(0)
@@ -39,7 +39,7 @@ class StubHost:
         self.looks += 1
         attention = torch.zeros(1, 2, 2)
         attention[0, 1, 1] = 1.0
-        return Glance(attention, tokens=4, entropy=0.3)
+        return Glance(attention, tokens=4)
 
 
 def test_relevance_follows_the_question_and_every_intermediate_is_kept():
@@ -218,10 +218,12 @@ def maps(realization):
     return realization.propositional, realization.perspectival, realization.participatory
 
 
-def test_the_glance_takes_a_sixteenth_but_enough_to_find_things():
-    assert glance_tokens((32, 32)) == 64
-    assert glance_tokens((16, 16)) == 64
-    assert glance_tokens((8, 8)) == 16
+def test_the_glance_takes_a_small_share_but_enough_to_find_things():
+    assert glance_tokens((32, 32)) == glance_tokens((16, 16)) == 64
+    assert glance_tokens((64, 64)) == 256
+    assert glance_tokens((32, 32), "glance") == 48
+    assert glance_tokens((16, 16), "glance") == glance_tokens((15, 20), "glance") == 36
+    assert glance_tokens((8, 8)) == glance_tokens((8, 8), "glance") == 16
     assert glance_tokens((1, 2)) == 1
 
 

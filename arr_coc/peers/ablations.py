@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from arr_coc import knowing
-from arr_coc.config import NEUTRAL, Config, Tensions
+from arr_coc.config import AUTO, NEUTRAL, Config, Tensions
 from arr_coc.peers.base import Call
 from arr_coc.peers.frames import FrameOf, coarse, coarse_encoder, compact, encode_in
 from arr_coc.peers.names import OURS
@@ -56,7 +56,7 @@ def by_channel(name: str) -> Change:
 
 def by_candidate(measure: Candidate) -> Change:
     """A candidate for the texture in place of the perspectival map."""
-    return lambda r, call: replace(r, perspectival=measure(call.host.pixels(call.ask), r.grid))
+    return lambda r, call: replace(r, perspectival=measure(call.ask.picture.pixels(), r.grid))
 
 
 def with_peak(quantile: float) -> Change:
@@ -101,9 +101,9 @@ class GlanceHost:
         """As the host's."""
         return self.host.grid(image)
 
-    def pixels(self, image: Ask) -> Tensor:
+    def pixels(self, image: Ask, side: int | None) -> Tensor:
         """As the host's."""
-        return self.host.pixels(image)
+        return self.host.pixels(image, side)
 
     def embed(self, question: str) -> Tensor:
         """As the host's."""
@@ -138,12 +138,15 @@ CONFIGS = {
     "no-glance": Config(glance="off"),
     "separate": Config(glance="separate"),
     "periphery": Config(glance="periphery"),
-    "alone": Config(surroundings=0, halo=0),
-    "no-surroundings": Config(surroundings=0),
-    "no-halo": Config(halo=0),
-    "halo-1": Config(halo=1),
-    "halo-2": Config(halo=2),
-    "quadtree-alone": Config(allocator="quadtree", surroundings=0),
+    "auto": Config(share=AUTO),
+    "context": Config(context="glance"),
+    "cells": Config(context="cells"),
+    "alone": Config(context="none"),
+    "no-surroundings": Config(context="cells", surroundings=0),
+    "no-halo": Config(context="cells", halo=0),
+    "halo-1": Config(context="cells", halo=1),
+    "halo-2": Config(context="cells", halo=2),
+    "quadtree-alone": Config(allocator="quadtree", context="none"),
     "window": Config(allocator="window"),
     "adaptive": Config(allocator="adaptive"),
     "quadtree": Config(allocator="quadtree"),
@@ -169,6 +172,7 @@ FRAMES = {
 GLANCES: dict[str, dict[str, Any]] = {
     "glance-16": {"tokens": 16},
     "glance-36": {"tokens": 36},
+    "glance-64": {"tokens": 64},
     "early-layers": {"span": (0, 1 / 3)},
     "late-layers": {"span": (2 / 3, 1)},
 }

@@ -72,13 +72,13 @@ def encode_in(
     frame: FrameOf,
 ) -> TokenSet:
     """As `encoding.encode_before` without surroundings, the cells standing in a frame."""
-    device, cells = picture.patches.device, frame(allocation, picture.geometry.merge)
+    device, cells = picture.device, frame(allocation, picture.geometry.merge)
     positions, learned_at, places = (where.to(device) for where in cells)
     features, deepstack = encode_patches(
         visual,
         cell_patches(picture, allocation),
         positions,
-        tuple(picture.grid_thw[0, 1:].tolist()),
+        picture.patch_grid,
         learned_at,
     )
     return TokenSet(features, tuple(deepstack), places)

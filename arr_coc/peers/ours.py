@@ -10,7 +10,8 @@ from arr_coc.components import PARTS
 from arr_coc.config import NO_REVISION, Config
 from arr_coc.peers.base import Call, Peer, Reduced
 from arr_coc.qwen import encoding
-from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.encoding import TokenSet, joined
+from arr_coc.qwen.rounds import spend
 from arr_coc.realizing import Host, Realization, Realizer
 
 
@@ -37,9 +38,19 @@ class ARRCOC(Peer):
         """
         realization = self.realize(call, replace(self.config, budget=call.budget))
         call.seconds.update(realization.seconds)
-        with call.timed("encode"):
-            tokens = self.encode(call, realization)
-        cells, glance = realization.allocation, realization.kept_glance
+        glance = realization.kept_glance
+        if realization.config.is_auto and not realization.fallback:
+            spent = spend(call.host, call.ask, realization, call.timed)
+            realization = spent.realization
+            # The rounds have used up the cache of a glance that stays: it is read with the others.
+            tokens, glance = (
+                joined([*([glance.state.tokens] if glance else []), spent.tokens]),
+                None,
+            )
+        else:
+            with call.timed("encode"):
+                tokens = self.encode(call, realization)
+        cells = realization.allocation
         h, w = realization.grid
         native = cells.cells[cells.cells[:, 0] == 0]
         reduced = call.reduced(tokens, native[:, 1] * w + native[:, 2], realization.relevance[0])

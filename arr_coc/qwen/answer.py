@@ -4,15 +4,11 @@ The host prepares and encodes, the Realizer decides; nothing here knows how toke
 """
 
 import contextlib
-import os
-import platform
 import queue
-import re
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,53 +23,16 @@ from transformers import (
 )
 from transformers.generation.streamers import BaseStreamer
 
-from arr_coc.config import Config
-from arr_coc.qwen.encoding import TokenSet
+from arr_coc.balancing import lexical_tier
+from arr_coc.components import context_for
+from arr_coc.config import Config, glance_tokens
+from arr_coc.qwen import paying
+from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
-from arr_coc.qwen.inputs import Ask
+from arr_coc.qwen.inputs import Ask, Prompt
+from arr_coc.qwen.memory import kv_cache_bytes, peak_memory, reset_peak_memory
+from arr_coc.qwen.rounds import Timed, spend
 from arr_coc.realizing import Realization, Realizer, stage
-
-STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-RESET_PEAK = "5"  # proc(5): resets the peak resident set size
-CUDA_KIND = "CUDA peak allocated during the call, weights included"
-CPU_KIND = "peak resident memory of the process during the call, weights included"
-CPU_KIND_SINCE_START = "peak resident memory of the process since its start"
-
-
-def kv_cache_bytes(cache: Cache, tokens: int) -> int:
-    """Bytes of keys and values that `tokens` tokens take in a transformers cache, over all layers."""
-    return sum(
-        tokens * kept.shape[1] * kept.shape[3] * kept.element_size()
-        for layer in cache.layers
-        for kept in (layer.keys, layer.values)
-    )
-
-
-def reset_peak_memory(device: torch.device) -> None:
-    """Start a new peak on the device, or of the process where Linux allows it."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return
-    # Where it cannot be reset, peak_memory says that the peak counts from the process's start.
-    with contextlib.suppress(OSError):
-        CLEAR.write_text(RESET_PEAK)
-
-
-def peak_memory(device: torch.device) -> tuple[int, str]:
-    """Bytes at the peak since the last reset, and in words what was measured."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device), CUDA_KIND
-    if STATUS.exists():
-        peak = re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())
-        if peak:
-            kind = CPU_KIND if os.access(CLEAR, os.W_OK) else CPU_KIND_SINCE_START
-            return int(peak[1]) * 1024, kind
-    import resource
-
-    factor = 1 if platform.system() == "Darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * factor
-    return peak, CPU_KIND_SINCE_START
-
 
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
@@ -97,6 +56,7 @@ class Measures:
         peak_memory_bytes: peak over the call; `peak_memory_kind` says of what.
         first_token_entropy: of the first token's distribution, in nats: how unsure the model was.
         ended: why it stopped: "end" token, "length" (`max_new_tokens`) or "time" (the deadline).
+        in_full: why `when="auto"` answered in full, in a sentence; None where it did not.
     """
 
     stages: dict[str, float]
@@ -110,6 +70,7 @@ class Measures:
     peak_memory_kind: str
     first_token_entropy: float | None = None
     ended: str = "end"
+    in_full: str | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +113,7 @@ class Run:
         self.stop = threading.Event()
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.realization: Realization | None = None
+        self.in_full: str | None = None
 
     def snapshots(self) -> Iterator[Answer]:
         """Yield what the thread reports; its exception is raised here; leaving early stops it."""
@@ -182,6 +144,9 @@ class Run:
         self._report("preprocess")
         with timed("preprocess"):
             ask = host.prepare(self.image, self.question, self.grid)
+            self._decide_when(ask)
+            if self.config is None or self.config.prune == "after":
+                _ = ask.picture.patches  # all of them will be needed; they are prepared here, once
         if self.config is not None:
             self._report("glance")
             realizer = Realizer(host, host.policy(self.config))
@@ -191,19 +156,52 @@ class Run:
         else:
             realization = None
         self._report("encode")
+        if realization and realization.config.is_auto and not realization.fallback:
+            return self._in_rounds(ask, realization, timed)
         with timed("encode"):
             tokens = host.encode(ask.picture, realization)
         self._report("prefill")
-        return self._generate(ask, tokens, realization)
-
-    def _generate(self, ask: Ask, tokens: TokenSet, realization: Realization | None) -> Answer:
-        host, kept = self.host, realization.kept_glance if realization else None
-        # A glance that stays is in the cache already, prefix included: `generate` goes on behind it. Ids
-        # and positions are those of the whole prompt, `tokens` alone are yet to be read.
+        # A glance that stays is in the cache already, prefix included: `generate` goes on behind it.
+        kept = realization.kept_glance if realization else None
         glance = kept.state if kept else None
         places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
         cache = glance.cache if glance else host.new_cache()
-        ids = ask.prompt.ids(len(places))
+        return self._generate(ask, places, cache, tokens)
+
+    def _decide_when(self, ask: Ask) -> None:
+        """Turn to the full look where `when="auto"` and the focused one would not be sooner here."""
+        if self.config is None or self.config.when == "always":
+            return
+        held = self.config.tokens(ask.picture.tokens, lexical_tier(self.question))
+        self.in_full = self.host.times.why_not(self._worked_on(ask, held))
+        if self.in_full:
+            self.config = None
+
+    def _worked_on(self, ask: Ask, held: int) -> dict[str, int]:
+        """The tokens by which `paying.STAGES` grow, where `held` of the picture's go to the text model."""
+        asked = self.config or Config()
+        context = context_for(asked, self.host.policy(asked))
+        glance = glance_tokens(ask.picture.grid, context)
+        return {"native": ask.picture.tokens, "glance": glance, "held": held}
+
+    def _in_rounds(self, ask: Ask, realization: Realization, timed: Timed) -> Answer:
+        """The answer of share "auto"."""
+        spent = spend(self.host, ask, realization, timed)
+        self.realization = without_state(spent.realization)
+        self._report("prefill")
+        kept = realization.kept_glance
+        places = torch.cat([*([kept.state.tokens.places] if kept else []), spent.tokens.places])
+        # `generate` needs a token to begin with: the prompt's last one is read once more.
+        spent.cache.crop(-1)
+        return self._generate(ask, places, spent.cache, None)
+
+    def _generate(self, ask: Ask, places: Tensor, cache: Cache, tokens: TokenSet | None) -> Answer:
+        """Decode behind what a cache holds.
+
+        Ids and positions are those of the whole prompt, whose visual tokens stand at `places`; of these
+        `tokens` alone are yet to be read.
+        """
+        host, ids = self.host, ask.prompt.ids(len(places))
         streamer, unsure = _Streamer(self), _FirstEntropy()
         host.synchronize()
         start = time.perf_counter()
@@ -211,7 +209,7 @@ class Run:
         host.model.generate(
             input_ids=ids,
             position_ids=ask.prompt.position_ids(places),
-            mm_encoder_outputs=tokens.encoder_outputs(),
+            mm_encoder_outputs=tokens.encoder_outputs() if tokens else None,
             past_key_values=cache,
             streamer=streamer,
             logits_processor=LogitsProcessorList([unsure]),
@@ -225,10 +223,15 @@ class Run:
         host.synchronize()
         end = time.perf_counter()
         first = streamer.first_at or end
-        self.seconds["prefill"], self.seconds["decode"] = first - start, end - first
+        self.seconds["prefill"] += first - start
+        self.seconds["decode"] = end - first
         measures = self._measures(streamer, len(places), ask, cache, ids.shape[1])
         ended = self._ended(streamer.ids, stop)
-        measures = replace(measures, first_token_entropy=unsure.nats(), ended=ended)
+        measures = replace(
+            measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
+        )
+        look = paying.FULL if self.config is None else paying.FOCUSED
+        host.times.note(look, self._worked_on(ask, len(places)), measures.stages)
         return Answer(streamer.text, "done", True, measures, self.realization)
 
     def _ended(self, ids: list[int], stop: "_Stop") -> str:
@@ -258,6 +261,27 @@ class Run:
 
     def _report(self, name: str, text: str = "") -> None:
         self.out.put(Answer(text, name, realization=self.realization))
+
+
+def looked_at(
+    host: QwenHost, image: Image.Image, question: str, config: Config | None
+) -> tuple[Prompt, TokenSet, Realization | None]:
+    """What an answer is read from, without reading it: prompt, every visual token, the decision.
+
+    No config is the stock model.
+    """
+    ask = host.prepare(image, question)
+    if config is None:
+        return ask.prompt, host.encode(ask.picture, None), None
+    realization = Realizer(host, host.policy(config)).realize(ask, question, config)
+    kept = realization.kept_glance
+    periphery = [kept.state.tokens] if kept else []
+    if config.is_auto and not realization.fallback:
+        spent = spend(host, ask, realization, lambda _: contextlib.nullcontext())
+        tokens, realization = spent.tokens, spent.realization
+    else:
+        tokens = host.encode(ask.picture, realization)
+    return ask.prompt, joined([*periphery, tokens]), without_state(realization)
 
 
 class _Streamer(BaseStreamer):

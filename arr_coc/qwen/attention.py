@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
-from transformers.masking_utils import create_causal_mask
 from transformers.models.qwen3_vl.modeling_qwen3_vl import (
     apply_rotary_pos_emb,
     apply_rotary_pos_emb_vision,
@@ -20,6 +19,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.inputs import Prompt
+from arr_coc.qwen.layers import embedded, run_layers
 
 # Query rows at a time: 16 heads of 512 rows on 4096 patches are 128 MiB of float32.
 ROWS = 512
@@ -91,28 +91,23 @@ def early_attention(
         `(heads, N)` float32, rows of a softmax over the whole prompt.
     """
     start = prompt.prefix.shape[1]
-    span = slice(start, start + len(tokens))
-    states = language_model.embed_tokens(prompt.ids(len(tokens)))  # (1, L, D)
-    states = torch.cat([states[:, :start], tokens.features[None], states[:, span.stop :]], 1)
+    span, ids = slice(start, start + len(tokens)), prompt.ids(len(tokens))
+    visual = ids == prompt.image_token
     position_ids = prompt.position_ids(tokens.places)
-    rotary = language_model.rotary_emb(states, position_ids[1:])
     cache = DynamicCache(config=language_model.config)
-    mask = create_causal_mask(language_model.config, states, None, cache)
-    inputs = []
-    for index, layer in enumerate(language_model.layers[:layers]):
-        inputs.append(states)
-        states = layer(
-            states, position_embeddings=rotary, attention_mask=mask, past_key_values=cache
-        )
-        # As the stock model does: a DeepStack plane is added to the visual tokens after each of the first
-        # layers.
-        if index < len(tokens.deepstack):
-            deeper = states[:, span] + tokens.deepstack[index]
-            states = torch.cat([states[:, :start], deeper, states[:, span.stop :]], 1)
-    last = prompt.prefix.new_tensor([[states.shape[1] - 1]])
-    return question_attention(
-        language_model, inputs, cache, position_ids, last, span, [layers - 1]
-    )[0, 0, :, 0]
+    left, _ = run_layers(
+        language_model,
+        embedded(language_model, ids, visual, tokens),
+        position_ids,
+        range(layers),
+        cache,
+        visual=visual,
+        deepstack=tokens.deepstack,
+    )
+    last = ids.new_tensor([[ids.shape[1] - 1]])
+    return question_attention(language_model, left, cache, position_ids, last, span, [layers - 1])[
+        0, 0, :, 0
+    ]
 
 
 def question_attention(
@@ -131,7 +126,7 @@ def question_attention(
 
     Args:
         language_model: `Qwen3VLTextModel`.
-        hidden_states: per layer `(B, L, D)`, as `output_hidden_states=True` gives them.
+        hidden_states: per layer `(B, L, D)`, as `run_layers` and `output_hidden_states=True` give them.
         cache: the KV cache after that pass, L tokens long.
         position_ids: `(4, B, L)` of that pass.
         rows: `(B, R)` int64 query rows of each question. Pads have to stand to the right of them.

@@ -132,10 +132,9 @@ def _axis_taps(position: Tensor, size: int, side: int) -> tuple[Tensor, Tensor]:
 
 def cell_patches(picture: Picture, allocation: Allocation) -> Tensor:
     """The allocation's patches `(K * merge**2, C)`: native ones gathered, coarse ones area-averaged."""
-    unit = picture.geometry.merge**2
     if allocation.is_native:
-        return _gather_units(picture.patches, allocation.native_index(), unit)
-    bounds = allocation.bounds()
+        return picture.units(allocation.native_index())
+    bounds, unit = allocation.bounds(), picture.geometry.merge**2
     patches = picture.patches.new_empty(len(allocation), unit, picture.patches.shape[1])
     sizes, kind = (bounds[:, 2:] - bounds[:, :2]).unique(dim=0, return_inverse=True)
     for i, (rows, columns) in enumerate(sizes.tolist()):  # few: the levels, and cuts at the edge
@@ -143,12 +142,6 @@ def cell_patches(picture: Picture, allocation: Allocation) -> Tensor:
         averaged = _average_cells(picture, bounds[members, :2], rows, columns)
         patches[members.to(patches.device)] = averaged
     return patches.flatten(0, 1)
-
-
-def _gather_units(patches: Tensor, index: Tensor, unit: int) -> Tensor:
-    """Merge units at raster `index` `(K,)`, of `unit` patches each: `(K * unit, C)`."""
-    units = patches.view(-1, unit, patches.shape[1])
-    return units[index.to(patches.device)].flatten(0, 1)
 
 
 def _average_cells(picture: Picture, corners: Tensor, rows: int, columns: int) -> Tensor:

@@ -17,7 +17,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 )
 
 from arr_coc.attending import Allocation
-from arr_coc.components import Components
+from arr_coc.components import Components, context_for
 from arr_coc.qwen.cells import (
     cell_patch_positions,
     cell_patches,
@@ -97,7 +97,7 @@ def encode_pictures(
     patches = _stacked([p.patches for p in pictures])
     grids = _stacked([p.grid_thw for p in pictures])
     planes = _tower(visual, patches, recorder, grid_thw=grids)
-    return _token_sets(planes, [raster_places(p.grid, p.patches.device) for p in pictures])
+    return _token_sets(planes, [raster_places(p.grid, p.device) for p in pictures])
 
 
 def encode_before(
@@ -137,7 +137,7 @@ def encode_kept(
     patches, positions, taps, places = [], [], [], []
     for picture, kept, cells in zip(pictures, allocations, surroundings, strict=True):
         shown = with_surroundings(with_halo(kept, halo), cells)
-        bounds = shown.bounds().to(picture.patches.device)
+        bounds = shown.bounds().to(picture.device)
         at = cell_patch_positions(bounds, picture.geometry.merge)
         patches.append(cell_patches(picture, shown))
         positions.append(at)
@@ -257,9 +257,7 @@ def context_kind(
 
     "glance" is "cells" where no glance was taken, or the tower's attention takes no context.
     """
-    kind = realization.config.context
-    if kind == "auto":
-        kind = components.context if components else "cells"
+    kind = context_for(realization.config, components)
     possible = realization.glance is not None and is_installed(visual)
     return "cells" if kind == "glance" and not possible else kind
 

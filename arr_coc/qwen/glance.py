@@ -6,6 +6,7 @@ at once, as training asks them; `take_glance` is one question, whose KV cache is
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from arr_coc.qwen.attention import question_attention
 from arr_coc.qwen.context import EncoderContext, Recorder, is_installed, native_context
 from arr_coc.qwen.encoding import TokenSet, encode_pictures
 from arr_coc.qwen.inputs import Ask, Picture, glance_grid, native_places
+from arr_coc.qwen.layers import embedded, run_layers
 from arr_coc.realizing import Glance, Realization
 
 # Text layers whose attention is read, in shares of the depth: the middle third, where the question
@@ -25,12 +27,36 @@ ATTENTION_SPAN = (1 / 3, 2 / 3)
 
 @dataclass(frozen=True)
 class GlanceState:
-    """A glance's own state: the KV cache of prefix and glance, where its tokens stand, and what its
-    encoder pass leaves for the kept cells to attend to (None where the attention takes no context)."""
+    """A glance's own state, with which an answer can go on.
 
-    cache: DynamicCache
+    Attributes:
+        tokens: the glance's visual tokens, where they stand.
+        context: what its encoder pass leaves for the kept cells to attend to; None where the attention
+            takes no context.
+        text: `Qwen3VLTextModel`.
+        begun: keys and values of the text layers that have run, of prefix and glance alone.
+        reached: `(1, A + G, D)` what the last of those layers left.
+        position_ids: `(4, 1, A + G)`.
+        depth: how many have run.
+    """
+
     tokens: TokenSet
     context: EncoderContext | None
+    text: torch.nn.Module
+    begun: DynamicCache
+    reached: Tensor
+    position_ids: Tensor
+    depth: int
+
+    @cached_property
+    def cache(self) -> DynamicCache:
+        """The KV cache of prefix and glance in every text layer.
+
+        The layers that the glance did not need run now: most questions never ask for it.
+        """
+        rest = range(self.depth, len(self.text.layers))
+        run_layers(self.text, self.reached, self.position_ids, rest, self.begun)
+        return self.begun
 
 
 @dataclass(frozen=True)
@@ -49,6 +75,19 @@ def layers_in(span: tuple[float, float], depth: int) -> list[int]:
     return list(range(first, max(last, first + 1)))
 
 
+def depth_needed(host: Any, layers: Sequence[int] | None = None) -> int:
+    """How many text layers a glance has to run: up to the last that anything is read of.
+
+    Args:
+        host: a `QwenHost`; its trained components may read heads of more layers.
+        layers: whose attention is averaged; None takes the host's `attention_layers`.
+    """
+    config = host.model.config.text_config
+    read = [heads // config.num_attention_heads for heads in host.heads_read()]
+    last = max(host.attention_layers if layers is None else layers)
+    return max(last + 1, config.num_hidden_layers // 2, *read)
+
+
 def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = None) -> Glance:
     """Look at a picture with at most `tokens` visual tokens, asking its question.
 
@@ -65,31 +104,51 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
     """
     grid, prompt = glance_grid(ask.picture.grid, tokens), ask.prompt
     ((glance, context),) = encode_glances(host, [ask.picture], [grid])
-    cache, position_ids = host.new_cache(), prompt.position_ids(glance.places)
-    output = host.model(
-        input_ids=prompt.ids(len(glance)),
-        position_ids=position_ids,
-        past_key_values=cache,
-        mm_encoder_outputs=glance.encoder_outputs(),
-        use_cache=True,
-        output_hidden_states=True,
-        logits_to_keep=1,
-    )
-    last = prompt.suffix.new_tensor([position_ids.shape[2] - 1])
+    ids, position_ids = prompt.ids(len(glance)), prompt.position_ids(glance.places)
+    cache, depth = host.new_cache(), depth_needed(host, layers)
+    left, reached = glance_layers(host, ids, position_ids, glance, depth, cache)
+    last = ids.new_tensor([ids.shape[1] - 1])
     start = prompt.prefix.shape[1]
-    readings = read_glances(host, output, position_ids, last, start, grid, layers)
+    readings = read_glances(host, left, cache, position_ids, last, start, grid, layers)
     # The cache then ends with the glance: in the answer's prompt the fovea follows it, and after that
     # the question once more.
-    cache.crop(-prompt.suffix.shape[1])
-    entropy = torch.distributions.Categorical(logits=output.logits[0, -1].float()).entropy()
+    end = start + len(glance)
+    cache.crop(end - ids.shape[1])
+    text = host.model.model.language_model
+    state = GlanceState(
+        glance, context, text, cache, reached[:, :end], position_ids[:, :, :end], depth
+    )
     return Glance(
         attention=readings.attention,
         tokens=len(glance),
-        entropy=float(entropy),
-        state=GlanceState(cache, glance, context),
+        state=state,
         heads=readings.heads,
         states=readings.states,
         answering=readings.answering,
+    )
+
+
+def glance_layers(
+    host: Any,
+    ids: Tensor,
+    position_ids: Tensor,
+    tokens: TokenSet,
+    depth: int,
+    cache: DynamicCache,
+    mask: Tensor | None = None,
+) -> tuple[list[Tensor], Tensor]:
+    """The first `depth` text layers on B prompts, as `layers.run_layers`."""
+    text, visual = host.model.model.language_model, ids == host.inputs.image_token
+    states = embedded(text, ids, visual, tokens)
+    return run_layers(
+        text,
+        states,
+        position_ids,
+        range(depth),
+        cache,
+        visual=visual,
+        deepstack=tokens.deepstack,
+        mask=mask,
     )
 
 
@@ -129,7 +188,8 @@ def glance_context(host: Any, picture: Picture, realization: Realization) -> Enc
 
 def read_glances(
     host: Any,
-    output: Any,
+    left: Sequence[Tensor],
+    cache: DynamicCache,
     position_ids: Tensor,
     last: Tensor,
     start: int,
@@ -140,7 +200,8 @@ def read_glances(
 
     Args:
         host: a `QwenHost`.
-        output: of the stock model, for B prompts, with its hidden states and its KV cache, uncropped.
+        left: `(B, L, D)` what the first text layer met and what each left, for as many as have run.
+        cache: their keys and values, uncropped.
         position_ids: `(4, B, L)` of that pass.
         last: `(B,)` int64, the last token of each prompt. It has read the whole question: ViCrop's
             signal, the strongest training-free one reported.
@@ -152,15 +213,9 @@ def read_glances(
     layers = host.attention_layers if layers is None else layers
     columns = slice(start, start + grid[0] * grid[1])
     attention = question_attention(
-        text,
-        output.hidden_states,
-        output.past_key_values,
-        position_ids,
-        last[:, None],
-        columns,
-        range(len(text.layers)),
+        text, left, cache, position_ids, last[:, None], columns, range(len(left) - 1)
     )[:, :, :, 0]  # (B, layers, heads, columns)
-    half = output.hidden_states[len(text.layers) // 2]  # (B, L, D)
+    half = left[len(text.layers) // 2]  # (B, L, D)
     rows = torch.arange(len(last), device=last.device)
     return Readings(
         attention=attention[:, layers].mean((1, 2)).view(-1, *grid),

@@ -21,6 +21,7 @@ from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
 from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
+from arr_coc.qwen.paying import StageTimes
 from arr_coc.realizing import Glance, Realization
 
 
@@ -51,6 +52,7 @@ class QwenHost:
         self.inputs = Inputs(model, tokenizer, image_processor, max_pixels)
         self.geometry, self.max_pixels = self.inputs.geometry, max_pixels
         encoder_context.install(model)
+        self.times = StageTimes()
         depth = model.config.text_config.num_hidden_layers
         self.attention_layers = layers_in(ATTENTION_SPAN, depth)
         # rope_deltas is state of the stock model, and one model serves every caller.
@@ -82,6 +84,11 @@ class QwenHost:
             raise ValueError(f"revision is {config.revision!r}, loaded: {loaded}")
         return self.policies[config.revision]
 
+    def heads_read(self) -> list[int]:
+        """For each of the trained components that reads heads of the glance, of how many."""
+        parts = [own.heads for own in self.policies.values() if own.heads is not None]
+        return [part.sizes["heads"] for part in parts]
+
     def with_policies(self, policies: dict[str, Components]) -> Self:
         """The same model in memory with other trained components; this host keeps its own."""
         other = copy.copy(self)
@@ -103,9 +110,9 @@ class QwenHost:
         """`(h, w)` visual tokens of a prepared image."""
         return image.picture.grid
 
-    def pixels(self, image: Ask) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1]."""
-        return image.picture.pixels()
+    def pixels(self, image: Ask, side: int | None = None) -> Tensor:
+        """`(1, 3, H, W)` sRGB in [0, 1]: every pixel, or `side` samples a side of each token."""
+        return image.picture.samples(side) if side else image.picture.pixels()
 
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from arr_coc.config import MAX_PIXELS
 
@@ -79,25 +81,17 @@ def native_places(
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of the vision tower's input, read from its config and processor."""
+    """Sizes of the vision tower's input, read from its config."""
 
     patch: int
     merge: int
     temporal: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
     @classmethod
-    def of(cls, model: Any, image_processor: Any) -> "Geometry":
+    def of(cls, model: Any) -> "Geometry":
         """The geometry of a Qwen3-VL checkpoint."""
         vision = model.config.vision_config
-        return cls(
-            vision.patch_size,
-            vision.spatial_merge_size,
-            vision.temporal_patch_size,
-            tuple(image_processor.image_mean),
-            tuple(image_processor.image_std),
-        )
+        return cls(vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
 
     @property
     def unit_pixels(self) -> int:
@@ -107,25 +101,29 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Picture:
-    """One image as the stock processor prepared it.
+    """One image at the size at which the stock processor would have it.
+
+    Patches are made when they are asked for: a focused look never needs most of them.
 
     Attributes:
-        patches: `(P, 3 * temporal * patch * patch)` float32, normalised, in block order.
-        grid_thw: `(1, 3)` int64, (1, patch rows, patch columns).
-        geometry: the tower's sizes.
+        image: RGB, its sides whole visual tokens.
         source: the image it was made of, for another pass at another size.
+        geometry: the tower's sizes.
+        processor: the checkpoint's `Qwen2VLImageProcessorPil`.
+        device: where patches go.
     """
 
-    patches: Tensor
-    grid_thw: Tensor
+    image: Image.Image
+    source: Image.Image
     geometry: Geometry
-    source: Image.Image | None = None
+    processor: Any
+    device: torch.device
 
-    @cached_property
+    @property
     def grid(self) -> tuple[int, int]:
         """`(h, w)` in visual tokens."""
-        _, rows, columns = self.grid_thw[0].tolist()
-        return rows // self.geometry.merge, columns // self.geometry.merge
+        width, height = self.image.size
+        return height // self.geometry.unit_pixels, width // self.geometry.unit_pixels
 
     @property
     def patch_grid(self) -> tuple[int, int]:
@@ -138,26 +136,49 @@ class Picture:
         """N, the image's visual tokens."""
         return self.grid[0] * self.grid[1]
 
-    def normalised(self) -> Tensor:
-        """`(1, 3, H, W)` the normalised pixels, put back together from the patches."""
-        g, (h, w) = self.geometry, self.grid
-        blocks = self.patches.view(h, w, g.merge, g.merge, 3, g.temporal, g.patch, g.patch)
-        frame = blocks[:, :, :, :, :, 0]  # (h, w, m, m, 3, p, p): the frames of a still are equal
-        return frame.permute(4, 0, 2, 5, 1, 3, 6).reshape(
-            1, 3, h * g.unit_pixels, w * g.unit_pixels
-        )
+    @property
+    def grid_thw(self) -> Tensor:
+        """`(1, 3)` int64, (1, patch rows, patch columns), as the stock model takes it."""
+        return torch.tensor([[1, *self.patch_grid]], device=self.device)
+
+    @cached_property
+    def patches(self) -> Tensor:
+        """`(P, 3 * temporal * patch * patch)` float32, normalised, in block order: all of them."""
+        return self._processed(self.image)
+
+    def units(self, index: Tensor) -> Tensor:
+        """Patches of the visual tokens at raster `index` `(K,)`: `(K * merge**2, C)`, in that order.
+
+        Those of a picture whose patches were never asked for are made alone, by the stock processor.
+        """
+        unit, (h, w) = self.geometry.unit_pixels, self.grid
+        if "patches" in self.__dict__ or not len(index):
+            own = self.patches.view(h * w, self.geometry.merge**2, -1)
+            return own[index.to(self.device)].flatten(0, 1)
+        cells = (
+            np.asarray(self.image).reshape(h, unit, w, unit, 3).swapaxes(1, 2)
+        )  # (h, w, u, u, 3)
+        kept = cells[index.cpu() // w, index.cpu() % w]  # (K, u, u, 3)
+        # Side by side they are a picture one token high, whose patches are in the same order.
+        return self._processed(Image.fromarray(kept.swapaxes(0, 1).reshape(unit, -1, 3)))
 
     def pixels(self) -> Tensor:
         """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it."""
-        mean = self.patches.new_tensor(self.geometry.mean).view(1, 3, 1, 1)
-        std = self.patches.new_tensor(self.geometry.std).view(1, 3, 1, 1)
-        return (self.normalised() * std + mean).clamp(0, 1)
+        return self._as_tensor(self.image)
 
-    def to(self, device: torch.device) -> "Picture":
-        """The same picture on another device."""
-        return Picture(
-            self.patches.to(device), self.grid_thw.to(device), self.geometry, self.source
-        )
+    def samples(self, side: int) -> Tensor:
+        """`(1, 3, h * side, w * side)` sRGB in [0, 1]: means over equal parts of each token."""
+        h, w = self.grid
+        small = self.image.resize((w * side, h * side), Image.Resampling.BOX)
+        return self._as_tensor(small)
+
+    def _as_tensor(self, image: Image.Image) -> Tensor:
+        values = torch.from_numpy(np.array(image)).to(self.device)  # (H, W, 3) uint8
+        return values.permute(2, 0, 1)[None].float() / 255
+
+    def _processed(self, image: Image.Image) -> Tensor:
+        batch = self.processor(images=image, return_tensors="pt", do_resize=False)
+        return batch["pixel_values"].to(self.device)
 
 
 @dataclass(frozen=True)
@@ -226,7 +247,7 @@ class Inputs:
         """Take the parts of a checkpoint, as `ARRCOCQwen`; no picture gets more than `max_pixels`."""
         self.model, self.tokenizer, self.image_processor = model, tokenizer, image_processor
         self.max_pixels = max_pixels
-        self.geometry = Geometry.of(model, image_processor)
+        self.geometry = Geometry.of(model)
         self.image_token = model.config.image_token_id
 
     def prepare(
@@ -237,10 +258,18 @@ class Inputs:
         return Ask(picture, self.prompt(picture, question))
 
     def picture(self, image: Image.Image) -> Picture:
-        """The image as the stock processor prepares it, at most `max_pixels`."""
-        size = self.image_processor.size
-        longest = min(size["longest_edge"], self.max_pixels)
-        return self._process(image, size={**dict(size), "longest_edge": longest})
+        """The image as the stock processor resizes it, at most `max_pixels`."""
+        limits = self.image_processor.size
+        height, width = smart_resize(
+            image.height,
+            image.width,
+            factor=self.geometry.unit_pixels,
+            min_pixels=limits["shortest_edge"],
+            max_pixels=min(limits["longest_edge"], self.max_pixels),
+        )
+        whole = image.convert("RGB")
+        sized = whole.resize((width, height), self.image_processor.resample)
+        return self._picture(sized, whole)
 
     def resized(
         self,
@@ -255,16 +284,10 @@ class Inputs:
         rows, columns = grid
         unit = self.geometry.unit_pixels
         small = image.resize((columns * unit, rows * unit), Image.Resampling.BICUBIC, box)
-        return self._process(small, do_resize=False, source=image)
+        return self._picture(small, image)
 
-    def _process(
-        self, image: Image.Image, source: Image.Image | None = None, **options: Any
-    ) -> Picture:
-        batch = self.image_processor(images=image, return_tensors="pt", **options)
-        picture = Picture(
-            batch["pixel_values"], batch["image_grid_thw"], self.geometry, source or image
-        )
-        return picture.to(self.model.device)
+    def _picture(self, sized: Image.Image, source: Image.Image) -> Picture:
+        return Picture(sized, source, self.geometry, self.image_processor, self.model.device)
 
     def prompt(self, picture: Picture, question: str) -> Prompt:
         """The chat prompt around the picture's tokens, with the stock model's positions."""

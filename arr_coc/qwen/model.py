@@ -7,7 +7,7 @@ Decoding is greedy, so that two answers differ by what was seen and not by chanc
 the model and an answer is `qwen.host`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +16,8 @@ from PIL import Image
 
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config, check_new_tokens
 from arr_coc.qwen import loading, weights
-from arr_coc.qwen.answer import Answer, Run, without_state
+from arr_coc.qwen.answer import Answer, Run, looked_at, without_state
+from arr_coc.qwen.batch import answer_batch
 from arr_coc.qwen.host import QwenHost
 from arr_coc.realizing import Realization, Realizer
 
@@ -105,6 +106,47 @@ class ARRCOCQwen(QwenHost):
         spending = (config or Config()) if use_arr_coc else None
         run = Run(self, image, question, spending, max_new_tokens, deadline_s, grid)
         yield from run.snapshots()
+
+    def generate_batch(
+        self,
+        images: Sequence[Image.Image],
+        questions: Sequence[str],
+        *,
+        use_arr_coc: bool = True,
+        config: Config | None = None,
+        max_new_tokens: int = NEW_TOKENS,
+    ) -> list[Answer]:
+        """Many questions answered at once: decided and encoded one by one, read and decoded together.
+
+        Args:
+            images: RGB, one for each question; the same one may come again.
+            questions: as many.
+            use_arr_coc: False is the stock model.
+            config: how to spend tokens; None takes the defaults. `when` does not apply.
+            max_new_tokens: of each answer, 1 to 1024.
+
+        Returns:
+            An answer for each question, the same as `generate` gives, without measures.
+
+        Raises:
+            ValueError: for unequal numbers, an empty question, a budget that does not fit.
+        """
+        check_new_tokens(max_new_tokens)
+        if not questions or len(images) != len(questions):
+            raise ValueError(
+                f"{len(images)} images for {len(questions)} questions, expected one each"
+            )
+        if empty := [number for number, text in enumerate(questions) if not text.strip()]:
+            raise ValueError(f"question {empty[0]} is empty, expected at least one word")
+        spending = (config or Config()) if use_arr_coc else None
+        with self.lock, torch.inference_mode():
+            rows = [looked_at(self, *pair, spending) for pair in zip(images, questions)]
+            prompts, tokens, decided = (list(column) for column in zip(*rows))
+            answers = answer_batch(self, prompts, tokens, max_new_tokens)
+        return [
+            Answer(answer.text, "done", True, None, realization)
+            for answer, realization in zip(answers, decided)
+        ]
 
     def realize(self, image: Image.Image, question: str, config: Config = Config()) -> Realization:
         """Decide where the tokens go, without answering."""

@@ -135,7 +135,8 @@ def load_components(
             f"of the same size but other weights (fingerprint {fingerprint})"
         )
     try:
-        loaded = trained.build(config["parts"], config.get("context", "cells"))
+        context, unsure = config.get("context", "cells"), config.get("unsure")
+        loaded = trained.build(config["parts"], context, unsure)
         loaded.load_state_dict(_tensors(folder, name))
     except (KeyError, ValueError, RuntimeError) as error:
         if isinstance(error, WeightsError):
@@ -159,6 +160,9 @@ def _weights_config(folder: Path, name: str) -> dict[str, Any]:
         raise WeightsError(
             f"{name} have context {context!r}, expected one of {', '.join(CONTEXTS)}"
         )
+    unsure = config.get("unsure", 0.0)
+    if not isinstance(unsure, int | float) or not unsure >= 0:
+        raise WeightsError(f"{name} have unsure {unsure!r}, expected nats, 0 or more")
     size = config.get("embedding_size")
     if not isinstance(size, int) or size < 1:
         raise WeightsError(f"{name} have embedding_size {size!r}, expected a positive integer")
@@ -199,6 +203,7 @@ def save_components(
         "embedding_size": embedding_size,
         "fingerprint": fingerprint,
         "context": parts.context,
+        **({} if parts.unsure is None else {"unsure": parts.unsure}),
         "parts": parts.sizes(),
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")

@@ -18,11 +18,17 @@ from arr_coc.qwen import encoding
 from arr_coc.qwen.batch import padded
 from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.glance import Readings, encode_glances, read_glances
+from arr_coc.qwen.glance import (
+    Readings,
+    depth_needed,
+    encode_glances,
+    glance_layers,
+    read_glances,
+)
 from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.questions import KINDS
-from arr_coc.texture import texture
+from arr_coc.texture import SAMPLES, texture
 from arr_coc.train.data import Sample, TrainingQuestion, evidence
 
 
@@ -55,16 +61,16 @@ def encode_kept(
 
 
 def glance_pictures(
-    host: ARRCOCQwen, pictures: Sequence[Picture]
+    host: ARRCOCQwen, pictures: Sequence[Picture], context: str = "cells"
 ) -> list[tuple[TokenSet, EncoderContext | None]]:
     """What each picture's glance shows, standing at native places, and its context, as
-    `ARRCOCQwen.glance`."""
-    return encode_glances(host, pictures, [_glance_grid(p) for p in pictures])
+    `ARRCOCQwen.glance` of that size (`config.glance_tokens`)."""
+    return encode_glances(host, pictures, [_glance_grid(p, context) for p in pictures])
 
 
-def _glance_grid(picture: Picture) -> tuple[int, int]:
+def _glance_grid(picture: Picture, context: str) -> tuple[int, int]:
     """The grid that `ARRCOCQwen.glance` shrinks a picture to."""
-    return glance_grid(picture.grid, glance_tokens(picture.grid))
+    return glance_grid(picture.grid, glance_tokens(picture.grid, context))
 
 
 def readings(
@@ -74,15 +80,11 @@ def readings(
 
     `grid` is that of the visual tokens, the same in every row.
     """
-    batch = padded(host, prompts, tokens)
-    output = host.model.model(
-        **batch.inputs(),
-        past_key_values=host.new_cache(),
-        use_cache=True,
-        output_hidden_states=True,
-    )
+    batch, cache = padded(host, prompts, tokens), host.new_cache()
+    at, depth = batch.positions, depth_needed(host)
+    left, _ = glance_layers(host, batch.ids, at, batch.tokens, depth, cache, batch.mask)
     start = prompts[0].prefix.shape[1]
-    return read_glances(host, output, batch.positions, batch.lengths - 1, start, grid)
+    return read_glances(host, left, cache, at, batch.lengths - 1, start, grid)
 
 
 def answer_logits(
@@ -174,17 +176,20 @@ class Group:
 
 
 @torch.no_grad()
-def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
-    """Run the frozen passes for samples whose pictures have one size."""
+def gather(host: ARRCOCQwen, samples: list[Sample], context: str = "cells") -> Group:
+    """Run the frozen passes for samples whose pictures have one size.
+
+    `context` is what kept cells will be encoded with; the glance and the maps are those that go with it.
+    """
     pictures = [host.picture(s.image) for s in samples]
     grid = pictures[0].grid
     picture_of = [p for p, sample in enumerate(samples) for _ in sample.questions]
     questions = [question for sample in samples for question in sample.questions]
     prompts = [host.prompt(pictures[p], q.text) for p, q in zip(picture_of, questions)]
     full_tokens = encode_full(host, pictures)
-    small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures)))
+    small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures, context)))
     shown = [small_tokens[p] for p in picture_of]
-    glances = readings(host, prompts, shown, _glance_grid(pictures[0]))
+    glances = readings(host, prompts, shown, _glance_grid(pictures[0], context))
     covered = [
         evidence(q.boxes, samples[p].image.size, grid) for p, q in zip(picture_of, questions)
     ]
@@ -196,7 +201,8 @@ def gather(host: ARRCOCQwen, samples: list[Sample]) -> Group:
         tokens = [full_tokens[picture_of[row]] for row in rows]
         full = readings(host, [prompts[row] for row in rows], tokens, grid)
         wanted[rows] = full.attention.flatten(1).to(wanted)
-    pixels = torch.cat([p.pixels() for p in pictures])
+    fast = context == "glance"
+    pixels = torch.cat([p.samples(SAMPLES) if fast else p.pixels() for p in pictures])
     return Group(
         samples=samples,
         questions=questions,

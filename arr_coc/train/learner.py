@@ -42,7 +42,8 @@ class Learner(nn.Module):
         """
         super().__init__()
         self.parts = parts
-        self._base = [host]  # a list: not a submodule
+        # A glance runs as many layers as these parts read. A list: not a submodule.
+        self._base = [host.with_policies({"training": parts})]
         host.model.requires_grad_(False)
         self.seed, self.budgets = seed, budgets
         self.epoch, self.watching = 0, False
@@ -66,7 +67,7 @@ class Learner(nn.Module):
         terms: dict[str, list[Tensor]] = defaultdict(list)
         count = 0
         for members in by_size.values():
-            group = gather(self.host, members)
+            group = gather(self.host, members, self.parts.context)
             count += len(group.questions)
             for name, values in self.losses(group).items():
                 terms[name].append(values.sum())

@@ -1,0 +1,51 @@
+"""Memory: what an answer takes of it, on a GPU or in this process."""
+
+import contextlib
+import os
+import platform
+import re
+from pathlib import Path
+
+import torch
+from transformers import Cache
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RESET_PEAK = "5"  # proc(5): resets the peak resident set size
+CUDA_KIND = "CUDA peak allocated during the call, weights included"
+CPU_KIND = "peak resident memory of the process during the call, weights included"
+CPU_KIND_SINCE_START = "peak resident memory of the process since its start"
+
+
+def kv_cache_bytes(cache: Cache, tokens: int) -> int:
+    """Bytes of keys and values that `tokens` tokens take in a transformers cache, over all layers."""
+    return sum(
+        tokens * kept.shape[1] * kept.shape[3] * kept.element_size()
+        for layer in cache.layers
+        for kept in (layer.keys, layer.values)
+    )
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start a new peak on the device, or of the process where Linux allows it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    # Where it cannot be reset, peak_memory says that the peak counts from the process's start.
+    with contextlib.suppress(OSError):
+        CLEAR.write_text(RESET_PEAK)
+
+
+def peak_memory(device: torch.device) -> tuple[int, str]:
+    """Bytes at the peak since the last reset, and in words what was measured."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device), CUDA_KIND
+    if STATUS.exists():
+        peak = re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())
+        if peak:
+            kind = CPU_KIND if os.access(CLEAR, os.W_OK) else CPU_KIND_SINCE_START
+            return int(peak[1]) * 1024, kind
+    import resource
+
+    factor = 1 if platform.system() == "Darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * factor
+    return peak, CPU_KIND_SINCE_START

@@ -1,0 +1,69 @@
+"""when="auto": a full look where a focused one would not be sooner on this machine."""
+
+import pytest
+
+from arr_coc.config import Config
+from arr_coc.qwen.paying import FOCUSED, FULL, STAGES, StageTimes
+
+QUESTION = "what number is on the small sign?"
+
+
+def run(look, native, held, seconds):
+    """Tokens of a run, and every stage of it as long."""
+    tokens = {"native": native, "glance": 36, "held": held}
+    return look, tokens, dict.fromkeys(STAGES[look], seconds)
+
+
+def test_nothing_is_predicted_before_both_looks_have_run():
+    times = StageTimes()
+    tokens = {"native": 256, "glance": 36, "held": 51}
+    assert times.why_not(tokens) is None
+    times.note(*run(FULL, 256, 256, 0.01))
+    assert times.predicted(FULL, tokens) == pytest.approx(0.03)
+    assert times.predicted(FOCUSED, tokens) is None and times.why_not(tokens) is None
+
+
+def test_the_slower_look_is_told_with_both_times():
+    times = StageTimes()
+    times.note(*run(FULL, 256, 256, 0.01))
+    times.note(*run(FOCUSED, 256, 51, 0.02))
+    said = times.why_not({"native": 256, "glance": 36, "held": 51})
+    assert said == (
+        "Answered in full: looking closely at 51 of 256 tokens would take 0.1 s here, "
+        "all of them 0.03 s."
+    )
+
+
+def test_between_sizes_seconds_are_linear_and_beyond_them_they_grow():
+    times = StageTimes()
+    times.note(*run(FULL, 100, 100, 0.1))
+    times.note(*run(FULL, 300, 300, 0.5))
+    at = {n: times.predicted(FULL, {"native": n, "held": n, "glance": 1}) for n in (200, 600)}
+    assert at[200] == pytest.approx(3 * 0.3) and at[600] == pytest.approx(3 * 1.0)
+
+
+def test_one_slow_run_does_not_decide():
+    times = StageTimes()
+    for seconds in (0.1, 0.11, 5.0):
+        times.note(*run(FULL, 256, 256, seconds))
+    times.note(*run(FULL, 256, 256, 0.1))  # the first once more: it counts once
+    assert times.predicted(FULL, {"native": 256}) == pytest.approx(0.33)
+
+
+def test_a_model_answers_in_full_where_focusing_does_not_pay(tiny, picture, monkeypatch):
+    config = Config(when="auto")
+    monkeypatch.setattr(tiny, "times", StageTimes())
+    first = tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
+    assert first.realization is not None and first.measures.in_full is None
+    stock = tiny.generate(picture, QUESTION, use_arr_coc=False, max_new_tokens=2)
+    monkeypatch.setattr(tiny.times, "predicted", lambda look, _: 1.0 if look == FULL else 2.0)
+    second = tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
+    assert second.text == stock.text and second.realization is None
+    assert "would take 2 s here" in second.measures.in_full
+    always = tiny.generate(picture, QUESTION, max_new_tokens=2)
+    assert always.realization is not None and always.measures.in_full is None
+
+
+def test_another_word_is_refused():
+    with pytest.raises(ValueError, match="when is 'never', expected one of always, auto"):
+        Config(when="never")
