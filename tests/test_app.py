@@ -59,6 +59,7 @@ def refused(client, image, *words, **settings):
     assert "Traceback" not in sentence and "site-packages" not in sentence
 
 
+@pytest.mark.slow
 def test_the_page_answers_soon():
     assert server().cpu_seconds_to_first_page < FIRST_PAGE_LIMIT_S
 

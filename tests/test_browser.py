@@ -380,6 +380,7 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
     finished(tab)
 
 
+@pytest.mark.slow
 def test_nothing_more_is_queued_while_a_comparison_runs(tab):
     visit(tab, app=held_server)
     joined = []

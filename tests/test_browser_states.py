@@ -294,6 +294,7 @@ def test_answers_come_where_the_person_is(chromium, size):
         finished(tab)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_said_and_compare_lives_when_it_is_back(chromium, tmp_path):
     hold, looks = tmp_path / "hold", tmp_path / "looks"
     variables = {

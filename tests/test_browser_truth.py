@@ -52,6 +52,7 @@ def hover(tab, row, column, grid):
     return tab.locator(".arr-readout")
 
 
+@pytest.mark.slow
 def test_every_kept_place_glows_and_says_its_rank(tab):
     visit(tab)
     data = json.loads(look_data(tab))
@@ -70,6 +71,7 @@ def test_every_kept_place_glows_and_says_its_rank(tab):
     expect(readout).to_contain_text(f" of {kept.size}.")
 
 
+@pytest.mark.slow
 def test_one_place_to_several_places_changes_the_default_view(tab):
     visit(tab)
     gauge, before = tab.locator("[data-tension=focus]"), look_data(tab)
@@ -102,6 +104,7 @@ def test_two_recorded_runs_are_no_verdict_on_speed(tab):
         assert not any(word in words for word in ("faster", "slower", "as soon", "about the same"))
 
 
+@pytest.mark.slow
 def test_a_cut_answer_says_so_and_has_no_mark(tab):
     visit(tab)
     tab.locator("#arr-advanced button").first.click()
@@ -175,6 +178,7 @@ def test_the_slider_s_words_stand_on_their_sides(tab):
     assert clip == "inset(0px 0px 0px 60%)"  # the view is at the right, as its word is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(9000, 200), (200, 9000)])
 def test_a_long_picture_can_be_read(tab, tmp_path, size):
     visit(tab)

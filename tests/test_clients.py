@@ -96,6 +96,7 @@ def test_the_report_times_who_leaves():
     assert load.leaving(server().url)["wrong"] == []
 
 
+@pytest.mark.slow
 def test_a_visitor_waits_knowingly_and_is_told_of_a_full_queue():
     app = held_server()
     with sync_playwright() as playwright:
@@ -121,6 +122,7 @@ def test_a_visitor_waits_knowingly_and_is_told_of_a_full_queue():
         browser.close()
 
 
+@pytest.mark.slow
 def test_hostile_requests_end_in_a_sentence():
     result = fuzz.run(60, seed=7, progress=False)
     assert result["faults"] == []

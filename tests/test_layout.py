@@ -38,7 +38,7 @@ BELOW = {
     "balancing": {"config"},
     "attending": {"config"},
     "allocators": {"attending", "config"},
-    "components": {"adapting", "balancing", "knowing"},
+    "components": {"config", "adapting", "balancing", "knowing"},
     "realizing": IDEA,
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},

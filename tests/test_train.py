@@ -378,6 +378,7 @@ HUB = (
 HUB += ("--device", "cpu")
 
 
+@pytest.mark.slow
 def test_a_stream_is_trained_on_by_one_process_and_by_two(tmp_path, fake_datasets):
     one = run(tmp_path / "one", *HUB)
     assert len(one) == 2 and one[0] != one[1]
@@ -548,6 +549,7 @@ def launched(*words, cwd, path=""):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_losses_and_weights_of_one(straight, tmp_path):
     launched(
         "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29613",
