@@ -113,7 +113,7 @@ def realization_of(where: Where):
 
     size, glance = where["look_grid"], None
     if size:
-        glance = Glance(torch.zeros(1, *size), tokens=size[0] * size[1], entropy=0.0)
+        glance = Glance(torch.zeros(1, *size), tokens=size[0] * size[1])
     return Realization(
         question="",
         config=Config(
