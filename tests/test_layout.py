@@ -43,7 +43,7 @@ BELOW = {
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
     "qwen": IDEA | {"homunculus"},
-    "benchmark": {"config", "provenance", "qwen"},
+    "benchmark": {"config", "peers", "provenance", "qwen"},
     "scenes": set(),
     "peers": IDEA | {"qwen"},
     "service": IDEA | {"qwen"},

@@ -1,0 +1,104 @@
+"""Timing: every case once a repetition, in turns, each row kept as it comes."""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from arr_coc.benchmark.cases import QUESTION, Case, image_of
+from arr_coc.peers.names import STOCK
+from arr_coc.qwen.batch import first_token
+from arr_coc.qwen.memory import peak_memory, reset_peak_memory
+from arr_coc.qwen.model import ARRCOCQwen
+
+STAGES = ("preprocess", "glance", "relevance", "select", "encode", "prefill")
+Row = dict[str, Any]
+
+
+def run_case(host: ARRCOCQwen, case: Case) -> Row:
+    """From the image to the first word, as a flat row; what is not in a named stage is in `overhead_s`.
+
+    Raises:
+        RuntimeError: where ARR-COC fell back: that would be the time of something else.
+    """
+    image = image_of(case.tokens, host.geometry.unit_pixels)
+    reset_peak_memory(host.device)
+    load = os.getloadavg()[0]
+    host.synchronize()
+    start = time.perf_counter()
+    with torch.inference_mode():
+        ask = host.prepare(image, QUESTION)
+        if case.name == STOCK:
+            _ = ask.picture.patches  # stock needs all of them: this is its preparing
+        host.synchronize()
+        prepared = time.perf_counter()
+        reduced = case.method(host, ask, QUESTION, case.budget)
+        host.synchronize()
+        chosen = time.perf_counter()
+        first_token(host, reduced.prompt, reduced)
+    host.synchronize()
+    end = time.perf_counter()
+    if reduced.realization is not None and reduced.realization.fallback:
+        raise RuntimeError(f"{case.name} fell back: {reduced.realization.fallback}")
+    text = reduced.prompt.prefix.shape[1] + reduced.prompt.suffix.shape[1]
+    prompt_tokens = text + reduced.visual_tokens
+    stages = dict.fromkeys(STAGES, 0.0) | reduced.seconds
+    stages |= {"preprocess": prepared - start, "prefill": end - chosen}
+    row = {"case": case.name, "image_tokens": case.tokens, "budget": case.budget}
+    row |= {f"{name}_s": seconds for name, seconds in stages.items()}
+    return row | {
+        "time_to_first_token_s": end - start,
+        "overhead_s": end - start - stages["encode"] - stages["prefill"],
+        "visual_tokens": reduced.visual_tokens,
+        "kv_cache_bytes": kv_bytes_per_token(host) * prompt_tokens,
+        "peak_memory_bytes": peak_memory(host.device)[0],
+        "load_average": load,
+    }
+
+
+def kv_bytes_per_token(host: ARRCOCQwen) -> int:
+    """Keys and values of one token, over all text layers."""
+    text = host.model.config.get_text_config()
+    width = text.num_key_value_heads * text.head_dim
+    return 2 * text.num_hidden_layers * width * host.model.dtype.itemsize
+
+
+def measure(host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path) -> list[Row]:
+    """All cases, `repetitions` times, in an order that rotates.
+
+    Args:
+        host: the model.
+        todo: the cases.
+        repetitions: of each.
+        kept: file of the rows there are, one JSON object a line; those are not measured again.
+    """
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    done = {(r["repetition"], r["case"], r["image_tokens"], r["budget"]) for r in rows}
+    # Stock and the last case once beforehand: what is set up lazily is not timed.
+    for case in (todo[0], todo[-1]):
+        run_case(host, case)
+    order = [
+        (repetition, case)
+        for repetition in range(repetitions)
+        for case in rotated(todo, repetition * 3)
+        if (repetition, case.name, case.tokens, case.budget) not in done
+    ]
+    with kept.open("a") as file, tqdm(order, desc="benchmark", unit="run") as progress:
+        for repetition, case in progress:
+            progress.set_postfix_str(f"{case.name}, {case.budget} of {case.tokens}")
+            row = {"repetition": repetition, **run_case(host, case)}
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            rows.append(row)
+    return rows
+
+
+def rotated(todo: Sequence[Case], by: int) -> list[Case]:
+    """The cases, beginning elsewhere."""
+    start = by % len(todo)
+    return [*todo[start:], *todo[:start]]
