@@ -18,7 +18,13 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests import app_server, setup
 
-SIZES = {"desktop": (1280, 800), "phone": (375, 812), "card": (700, 560)}
+SIZES = {
+    "desktop": (1280, 800),
+    "wide": (1920, 1080),
+    "tablet": (768, 1024),
+    "phone": (375, 812),
+    "card": (700, 560),
+}
 THEMES = ("light", "dark")
 READY_S = 120
 
