@@ -7,7 +7,7 @@ remote code. ARR-COC's own weights are read by `qwen.weights`.
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ import torch
 from huggingface_hub import errors
 from safetensors import SafetensorError
 
-from arr_coc.config import QWEN
+from arr_coc.config import QWEN, one_of
+from arr_coc.qwen import checks
 
 BUNDLED_BASE = Path(__file__).parent.parent / "bundled" / "base"
 MODEL_TYPE = "qwen3_vl"
+DTYPES = ("float32", "bfloat16", "float16")
 BFLOAT16_CAPABILITY = 8
 # The errors of the HTTP library under the Hub's client; which one it is changes with its version.
 HTTP_ERROR = errors.HfHubHTTPError.__bases__[0]
@@ -33,6 +35,7 @@ class Base:
     image_processor: Any
     name: str
     is_bundled: bool
+    notices: list[str] = field(default_factory=list)
 
 
 def default_base() -> str:
@@ -54,8 +57,9 @@ def load_base(
     """Load model, tokenizer and image processor of a Qwen3-VL checkpoint.
 
     Raises:
-        ValueError: for a missing folder, an id the Hub does not give, another architecture, or
-            weights that are damaged or not safetensors.
+        ValueError: for a missing folder, an id the Hub does not give, another architecture, weights that
+            are damaged, not complete or not safetensors, or a tokenizer, chat template or preprocessor
+            that is not there.
     """
     from transformers import (
         AutoTokenizer,
@@ -71,24 +75,38 @@ def load_base(
         # On some pairs of torch and GPU the Conv3d patch embedding is very slow; the fused form is
         # exact. Process-wide and sticky, so it is set before any load and never changed.
         options["fusion_config"] = {"patch_embeddings": True}
+    # Small parts first: what is missing there is said before gigabytes are read.
+    tokenizer = checks.part(base, checks.TOKENIZER, lambda: AutoTokenizer.from_pretrained(base))
+    processor = checks.part(
+        base, checks.PREPROCESSOR, lambda: Qwen2VLImageProcessorPil.from_pretrained(base)
+    )
     try:
-        model = Qwen3VLForConditionalGeneration.from_pretrained(
-            base, attn_implementation="sdpa", use_safetensors=True, **options
+        model, info = Qwen3VLForConditionalGeneration.from_pretrained(
+            base,
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # `checks.tensors` names them
+            **options,
         )
     except (OSError, SafetensorError) as error:
         raise ValueError(f"base {base!r} cannot be read: {first_line(error)}") from error
+    notices = checks.tensors(base, info)
+    checks.chat(base, tokenizer, model.config.image_token_id)
     is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
-    return Base(
-        model.to(device),
-        AutoTokenizer.from_pretrained(base),
-        Qwen2VLImageProcessorPil.from_pretrained(base),
-        "bundled base" if is_bundled else base,
-        is_bundled,
-    )
+    name = "bundled base" if is_bundled else base
+    return Base(model.to(device), tokenizer, processor, name, is_bundled, notices)
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where the GPU has it natively, float16 on older ones, float32 elsewhere."""
+    """`ARR_COC_DTYPE` if set; bfloat16 where the GPU has it natively, float16 on older ones, else float32.
+
+    Raises:
+        ValueError: for a dtype that is not one of `DTYPES`.
+    """
+    if named := os.environ.get("ARR_COC_DTYPE"):
+        one_of(named, "ARR_COC_DTYPE", DTYPES)
+        return getattr(torch, named)
     if device.type != "cuda":
         return torch.float32
     native = torch.cuda.get_device_capability(device)[0] >= BFLOAT16_CAPABILITY

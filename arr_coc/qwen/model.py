@@ -64,7 +64,7 @@ class ARRCOCQwen(QwenHost):
             parts.image_processor,
             name=parts.name,
             policies=policies,
-            notices=notices,
+            notices=[*parts.notices, *notices],
             is_bundled=parts.is_bundled,
         )
 
