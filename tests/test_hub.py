@@ -336,6 +336,42 @@ def test_a_space_gets_the_torch_of_its_hardware_and_nothing_it_does_not_need(har
         assert not re.search(r"(^|/)(\.|__pycache__|tests/)|\.py[ci]$|rows\.parquet$", name), name
 
 
+def test_what_git_does_not_track_is_never_published(tmp_path):
+    for name in (
+        "README.md",
+        "app.py",
+        "requirements.txt",
+        "examples/mine.jpg",
+        "examples/ours.jpg",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("torch>=2\n")
+    with pytest.raises(ValueError, match="not a git checkout .*only what git tracks is published"):
+        hub_files.space_files("cpu", tmp_path)
+    for words in (["init", "-q"], ["add", "README.md", "app.py", "requirements.txt"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    subprocess.run(["git", "-C", tmp_path, "add", "examples/ours.jpg"], check=True)
+    files = hub_files.space_files("cpu", tmp_path)
+    assert "examples/ours.jpg" in files and "examples/mine.jpg" not in files
+
+
+@pytest.mark.parametrize("flag", ["--base", "--weights"])
+def test_a_space_is_never_told_of_a_folder_of_this_machine(there, tmp_path, flag):
+    with pytest.raises(SystemExit, match="is a folder of this machine, expected a Hub id"):
+        hub.main(["push-space", SPACE, "--hardware", "cpu", flag, str(tmp_path)])
+
+
+def test_a_finished_evaluation_may_be_called_parts(tmp_path):
+    running, finished = tmp_path / "dev" / "parts", tmp_path / "parts"
+    for folder in (running, finished):
+        folder.mkdir(parents=True)
+        (folder / cards.ROWS).write_bytes(b"rows")
+    (finished / cards.SUMMARY).write_text("{}")
+    assert set(hub_files.under(tmp_path, tmp_path)) == {
+        f"parts/{cards.ROWS}", f"parts/{cards.SUMMARY}"
+    }  # fmt: skip
+
+
 def test_zero_gpu_is_given_a_torch_that_it_takes():
     assert hub_files.TORCH["zero-gpu"] in {"2.8.0", "2.9.1", "2.10.0", "2.11.0"}
 

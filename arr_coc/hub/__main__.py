@@ -147,8 +147,15 @@ def upload(api: HfApi, settings: Push, kind: str, files: Files, *, mirror: bool)
 
 
 def push_space(settings: PushSpace) -> dict[str, Any]:
-    """Publish the app, with torch pinned for its hardware; then variables, hardware, and waiting."""
+    """Publish the app, with torch pinned for its hardware; then variables, hardware, and waiting.
+
+    Raises:
+        Refused: for a base or weights that only this machine has.
+    """
     check_header()
+    for name, value in (("base", settings.base), ("weights", settings.weights)):
+        if value and (Path(value).exists() or loading.looks_like_path(value)):
+            raise Refused(f"--{name} {value} is a folder of this machine, expected a Hub id")
     hardware, flavor = settings.hardware, FLAVOR[settings.hardware]
     files = hub_files.space_files(hardware)
     print(f"hardware {flavor}, torch {hub_files.TORCH[hardware]}")

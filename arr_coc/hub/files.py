@@ -7,6 +7,7 @@ Hidden files, caches, pickles and rows of running evaluations are never in one.
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,7 +26,10 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 SPACE = (*PAGES, "app.py", "requirements*.txt", "pyproject.toml")
 RESULTS = "results"
 SPACE_FOLDERS = ("arr_coc", "examples", "docs", RESULTS)
-SKIPPED_NAMES = {"__pycache__", "parts", "build", "dist"}
+SKIPPED_NAMES = {"__pycache__", "build", "dist"}
+UNFINISHED = (
+    "parts"  # rows of an evaluation that still runs; a finished one of that name has a summary
+)
 SKIPPED_SUFFIXES = {".pyc", ".pyo", ".pyi", ".log", ".npy", *qwen_weights.NEVER_READ}
 
 
@@ -34,7 +38,24 @@ def wanted(path: Path, root: Path) -> bool:
     parts = path.relative_to(root).parts
     hidden = any(part.startswith(".") or part.endswith(".egg-info") for part in parts)
     skipped = SKIPPED_NAMES & set(parts) or path.suffix in SKIPPED_SUFFIXES
-    return path.is_file() and not path.is_symlink() and not hidden and not skipped
+    running = path.parent.name == UNFINISHED and not (path.parent / cards.SUMMARY).is_file()
+    return path.is_file() and not path.is_symlink() and not (hidden or skipped or running)
+
+
+def tracked(root: Path) -> set[Path]:
+    """The files under `root` that git tracks: what lies there besides was never meant to be public.
+
+    Raises:
+        ValueError: where `root` is not a git checkout.
+    """
+    done = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()[:1]
+        raise ValueError(
+            f"{root} is not a git checkout ({' '.join(said)}), expected one: "
+            "only what git tracks is published"
+        )
+    return {root / name for name in done.stdout.split("\0") if name}
 
 
 def under(folder: Path, root: Path) -> Files:
@@ -57,13 +78,21 @@ def pinned(requirements: str, hardware: str) -> str:
 
 
 def space_files(hardware: str, root: Path = ROOT) -> Files:
-    """The Space: app, package, examples, pictures and summaries; rows belong to the data set."""
+    """The Space: app, package, examples, pictures and summaries, as far as git tracks them; rows belong to
+    the data set.
+
+    Raises:
+        ValueError: where `root` is not a git checkout of the repository.
+    """
+    known = tracked(root)
     files: Files = {}
     for pattern in SPACE:
         files |= {p.name: p for p in sorted(root.glob(pattern)) if wanted(p, root)}
     for name in SPACE_FOLDERS:
         files |= under(root / name, root)
-    files = {name: path for name, path in files.items() if Path(name).name != cards.ROWS}
+    files = {
+        name: path for name, path in files.items() if path in known and path.name != cards.ROWS
+    }
     for needed in ("README.md", "app.py", "requirements.txt"):
         if needed not in files:
             raise ValueError(
