@@ -57,7 +57,7 @@ def source_of(settings: Settings) -> Source:
     if settings.easy_vqa:
         return EasyVQA(n, block)
     if settings.folder:
-        return Folder(settings.folder, n, instruction, block)
+        return Folder(settings.folder, n, instruction, block, settings.skip_bad)
     if settings.dataset:
         return Hub(settings.dataset, settings.split, settings.subset, n, instruction, block)
     return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, settings.size)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from arr_coc.pictures import as_read, unreadable
 from arr_coc.scenes.drawing import Box
 from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.scene import Scene, make_scene
@@ -233,14 +234,24 @@ class Folder:
         n: int | None = None,
         instruction: str = SHORT,
         block: int = QUESTIONS_PER_BLOCK,
+        skip_bad: bool = False,
     ) -> None:
-        """`n` questions in all, None for all of them. Raises ValueError for a malformed folder."""
+        """`n` questions in all, None for all of them; `skip_bad` leaves out those about pictures that
+        cannot be read.
+
+        Raises:
+            ValueError: for a malformed folder, or one with such pictures that are not to be skipped.
+        """
         self.folder, self.instruction, self.block = Path(folder), instruction, block
-        self.rows = list(islice(_records(self.folder), n))
-        for number, row in enumerate(self.rows):
+        rows = list(islice(_records(self.folder), n))
+        for number, row in enumerate(rows):
             if missing := {"image", "question", "answers"} - set(row):
                 raise ValueError(f"record {number} of {self.folder} lacks {sorted(missing)}")
+        bad = unreadable(self.folder, [str(row["image"]) for row in rows], skip=skip_bad)
+        self.rows = [row for row in rows if str(row["image"]) not in bad]
         self.about = {"folder": self.folder.name, "n": len(self.rows), "instruction": instruction}
+        if bad:
+            self.about["skipped_pictures"] = bad
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
         """As `Source`."""
@@ -312,7 +323,7 @@ def vqa_item(ref: Ref, image: Image.Image, row: dict[str, Any], instruction: str
     if not truths:
         raise ValueError(f"question {ref.index} has no answers, expected at least one")
     question, kind = str(row["question"]), str(row.get("kind", "all"))
-    return Item(ref, image.convert("RGB"), question, kind, truths, instruction=instruction)
+    return Item(ref, as_read(image), question, kind, truths, instruction=instruction)
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:

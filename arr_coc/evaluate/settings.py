@@ -36,7 +36,7 @@ class Settings:
         n: questions per kind; of a folder or data set, in all; None for all there are.
         kinds, seed, size, details: of scenes: the kinds of question, the first seed, width and height in
             pixels, the scales of emblems and writing.
-        easy_vqa, folder, dataset, split, subset: other questions than scenes.
+        easy_vqa, folder, skip_bad, dataset, split, subset: other questions than scenes.
         instruction: follows each question in VQA form.
         floor: stock accuracy in [0, 1] that a kind needs to count.
         resume, new_weights: whether rows are added to those in `out`, and whether those of other weights
@@ -62,6 +62,7 @@ class Settings:
     details: tuple[float, ...]
     easy_vqa: bool
     folder: Path | None
+    skip_bad: bool
     dataset: str | None
     split: str
     subset: str | None
@@ -105,6 +106,8 @@ def parser(about: str) -> argparse.ArgumentParser:
     other.add_argument("--easy-vqa", action="store_true", help="easy-VQA's test split instead")
     other.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl instead")
     other.add_argument("--dataset", help="a data set in VQA form on the Hub instead")
+    data.add_argument("--skip-bad", action="store_true",
+                      help="of --folder: leave out questions about pictures that cannot be read")  # fmt: skip
     data.add_argument("--split", default="validation", help="of --dataset")
     data.add_argument("--subset", help="of --dataset")
     data.add_argument("--instruction", default=SHORT, help="after each question in VQA form")

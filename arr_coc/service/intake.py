@@ -15,8 +15,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
+
+from arr_coc.pictures import as_read
 
 MAX_BYTES = 20 * 2**20
 MAX_PIXELS = 40_000_000
@@ -268,30 +269,13 @@ def _fit(size: tuple[int, int], useful: int) -> tuple[int, int]:
 
 
 def _finish(picture: Image.Image, useful: int) -> Image.Image:
-    """Upright, RGB, at most `useful` pixels."""
+    """As `pictures.as_read`, at most `useful` pixels."""
     try:
-        upright = ImageOps.exif_transpose(picture)
-    except Exception:  # broken EXIF is no reason to refuse sound pixels
-        upright = picture
-    rgb = _rgb(upright)
+        rgb = as_read(picture)
+    except ValueError as error:
+        raise IntakeError(str(error)) from error
     size = _fit(rgb.size, useful)
     return rgb if size == rgb.size else rgb.resize(size, Image.Resampling.LANCZOS, reducing_gap=3)
-
-
-def _rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode == "I" or picture.mode.startswith("I;16"):  # 16-bit greyscale
-        values = np.asarray(picture).astype(np.int64)
-        if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
-            raise IntakeError("The picture has over 16 bits per pixel; at most 16 are allowed.")
-        grey = np.round(values / 257).astype(np.uint8)  # (H, W) in [0, 255]
-        return Image.fromarray(grey, "L").convert("RGB")
-    if picture.mode == "F":
-        raise IntakeError("The picture has floating-point pixels; allowed are 8 or 16 bits.")
-    if picture.has_transparency_data:
-        layer = picture.convert("RGBA")
-        paper = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(paper, layer).convert("RGB")
-    return picture.copy() if picture.mode == "RGB" else picture.convert("RGB")
 
 
 def _harmless(character: str) -> str:

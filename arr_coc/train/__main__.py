@@ -111,7 +111,7 @@ def continued(
 def samples_for(settings: Settings, world: int) -> Dataset | IterableDataset:
     """What is trained on by `world` processes."""
     if settings.data == "folder":
-        return FolderSamples(settings.folder, settings.n)
+        return FolderSamples(settings.folder, settings.n, settings.skip_bad)
     if settings.data == "hub":
         return HubSamples(settings.dataset, settings.split, settings.subset, settings.n)
     count = settings.steps * settings.batch * settings.accumulate * world

@@ -126,8 +126,8 @@ class SceneSamples(Dataset):
 class FolderSamples(Dataset):
     """A folder in VQA form, as `evaluate.questions.Folder` reads it; one question a sample."""
 
-    def __init__(self, folder: Path, n: int | None = None) -> None:
-        self.source = Folder(folder, n)
+    def __init__(self, folder: Path, n: int | None = None, skip_bad: bool = False) -> None:
+        self.source = Folder(folder, n, skip_bad=skip_bad)
         self.refs = [ref for block in self.source.blocks() for ref in block]
 
     def __len__(self) -> int:

@@ -41,6 +41,7 @@ class Settings:
     # data
     data: str
     folder: Path | None
+    skip_bad: bool
     dataset: str | None
     split: str
     subset: str | None
@@ -93,6 +94,8 @@ def parser() -> argparse.ArgumentParser:
     data = p.add_argument_group("data")
     data.add_argument("--data", choices=DATA, default="scenes")
     data.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl")
+    data.add_argument("--skip-bad", action="store_true",
+                      help="of --folder: leave out questions about pictures that cannot be read")  # fmt: skip
     data.add_argument("--dataset", help="a data set in VQA form on the Hub, streamed")
     data.add_argument("--split", default="train")
     data.add_argument("--subset")

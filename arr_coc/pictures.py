@@ -1,0 +1,74 @@
+"""Pictures: a picture file as a person sees it, in every command as on the page."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+log = logging.getLogger(__name__)
+
+DRAFT = (64, 64)  # a JPEG is read whole at any size; this one is quick to make of it
+
+
+def as_read(picture: Image.Image) -> Image.Image:
+    """RGB, upright as EXIF says, transparency laid on white, 16-bit grey brought to 8.
+
+    Raises:
+        ValueError: for pixels of floating point or of more than 16 bits.
+    """
+    try:
+        upright = ImageOps.exif_transpose(picture)
+    except Exception:  # broken EXIF is no reason to refuse sound pixels
+        upright = picture
+    if upright.mode == "I" or upright.mode.startswith("I;16"):  # 16-bit greyscale
+        values = np.asarray(upright).astype(np.int64)
+        if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
+            raise ValueError("The picture has over 16 bits per pixel; at most 16 are allowed.")
+        grey = np.round(values / 257).astype(np.uint8)  # (H, W) in [0, 255]
+        return Image.fromarray(grey, "L").convert("RGB")
+    if upright.mode == "F":
+        raise ValueError("The picture has floating-point pixels; allowed are 8 or 16 bits.")
+    if upright.has_transparency_data:
+        layer = upright.convert("RGBA")
+        paper = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(paper, layer).convert("RGB")
+    return upright.copy() if upright.mode == "RGB" else upright.convert("RGB")
+
+
+def why_unreadable(path: Path) -> str | None:
+    """What is wrong with a picture file, in words; None where all of it can be read."""
+    if not path.is_file():
+        return "there is no such file"
+    try:
+        with Image.open(path) as picture:
+            picture.draft("RGB", DRAFT)
+            picture.load()
+    except Exception as error:  # a decoder raises anything on a damaged file
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return None
+
+
+def unreadable(folder: Path, names: Sequence[str], *, skip: bool) -> list[str]:
+    """Those of a folder's pictures that cannot be read, each of which is logged.
+
+    Args:
+        folder: where they lie.
+        names: paths inside the folder; one may come several times.
+        skip: whether the caller goes on without them.
+
+    Raises:
+        ValueError: where there are some and they are not to be skipped, or there are no others.
+    """
+    why = {name: why_unreadable(folder / name) for name in dict.fromkeys(names)}
+    bad = [name for name, wrong in why.items() if wrong]
+    for name in bad:
+        log.warning("%s cannot be read: %s", folder / name, why[name])
+    if bad and not (skip and len(bad) < len(why)):
+        counted = f"{len(bad)} of {len(why)} pictures in {folder} cannot be read"
+        raise ValueError(
+            f"{counted}, the first is {bad[0]!r}: {why[bad[0]]}; "
+            "--skip-bad leaves out the questions about such"
+        )
+    return bad
