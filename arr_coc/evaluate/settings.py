@@ -107,7 +107,7 @@ def parser(about: str) -> argparse.ArgumentParser:
     other.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl instead")
     other.add_argument("--dataset", help="a data set in VQA form on the Hub instead")
     data.add_argument("--skip-bad", action="store_true",
-                      help="of --folder: leave out questions about pictures that cannot be read")  # fmt: skip
+                      help="of --folder: go on without pictures that cannot be read")  # fmt: skip
     data.add_argument("--split", default="validation", help="of --dataset")
     data.add_argument("--subset", help="of --dataset")
     data.add_argument("--instruction", default=SHORT, help="after each question in VQA form")

@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument("--data", choices=DATA, default="scenes")
     data.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl")
     data.add_argument("--skip-bad", action="store_true",
-                      help="of --folder: leave out questions about pictures that cannot be read")  # fmt: skip
+                      help="of --folder: go on without pictures that cannot be read")  # fmt: skip
     data.add_argument("--dataset", help="a data set in VQA form on the Hub, streamed")
     data.add_argument("--split", default="train")
     data.add_argument("--subset")
