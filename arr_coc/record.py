@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from arr_coc.commands import run_command
 from arr_coc.scoring import score_exact
 from arr_coc.service import comparing
 from arr_coc.service.looks import LookResult, is_cut
@@ -151,4 +152,4 @@ def _is_right(recording: Recording, look: str) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.record", main)

@@ -30,6 +30,7 @@ IDEA |= {"config", "realizing"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
     "texture": set(),
+    "commands": set(),
     "config": set(),
     "adapting": set(),
     "pictures": set(),
@@ -44,11 +45,12 @@ BELOW = {
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
     "qwen": IDEA | {"homunculus"},
-    "benchmark": {"attending", "config", "peers", "provenance", "qwen"},
-    "scenes": set(),
+    "benchmark": {"commands", "attending", "config", "peers", "provenance", "qwen"},
+    "scenes": {"commands"},
     "peers": IDEA | {"qwen"},
     "service": IDEA | {"pictures", "qwen"},
     "evaluate": {
+        "commands",
         "components",
         "config",
         "peers",
@@ -58,11 +60,20 @@ BELOW = {
         "scenes",
         "scoring",
     },
-    "train": IDEA | {"evaluate", "peers", "provenance", "qwen", "scenes", "scoring"},
-    "pretrain": {"evaluate", "provenance", "qwen", "scenes"},
-    "tensions": {"balancing", "config", "evaluate", "peers", "provenance", "qwen", "scenes"},
+    "train": IDEA | {"commands", "evaluate", "peers", "provenance", "qwen", "scenes", "scoring"},
+    "pretrain": {"commands", "evaluate", "provenance", "qwen", "scenes"},
+    "tensions": {
+        "commands",
+        "balancing",
+        "config",
+        "evaluate",
+        "peers",
+        "provenance",
+        "qwen",
+        "scenes",
+    },
     "hub": {"qwen"},
-    "record": {"provenance", "qwen", "scoring", "service"},
+    "record": {"commands", "provenance", "qwen", "scoring", "service"},
     "page": {"config", "homunculus", "peers", "ranking", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.

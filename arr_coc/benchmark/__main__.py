@@ -26,6 +26,7 @@ from arr_coc import provenance
 from arr_coc.benchmark.cases import SHARES, SHIPPED, SIZES, Case, cases
 from arr_coc.benchmark.report import crossover, slower_than_ever, summarise, table
 from arr_coc.benchmark.timing import measure, run_case
+from arr_coc.commands import run_command
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
@@ -142,4 +143,4 @@ def fastest(summary: Sequence[dict], slower: dict[str, float]) -> dict[str, floa
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.benchmark", main)

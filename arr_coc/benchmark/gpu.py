@@ -25,6 +25,7 @@ from arr_coc.attending import native_allocation
 from arr_coc.benchmark.cases import QUESTION, Case, image_of
 from arr_coc.benchmark.report import summarise
 from arr_coc.benchmark.timing import Row, run_case
+from arr_coc.commands import run_command
 from arr_coc.config import MINIMUM_BUDGET, Config
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen import encoding
@@ -179,4 +180,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.benchmark.gpu", main)

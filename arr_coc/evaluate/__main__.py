@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from arr_coc.commands import run_command
 from arr_coc.evaluate.identity import open_out
 from arr_coc.evaluate.questions import EasyVQA, Folder, Hub, Scenes, Source
 from arr_coc.evaluate.report import write_report, write_times
@@ -79,4 +80,4 @@ def last_line(settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.evaluate", main)

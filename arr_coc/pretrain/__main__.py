@@ -26,6 +26,7 @@ import torch
 from accelerate import Accelerator
 
 from arr_coc import provenance
+from arr_coc.commands import run_command
 from arr_coc.pretrain.card import CLOCK, EASY_VQA
 from arr_coc.pretrain.loop import train
 from arr_coc.pretrain.run import Run, begin, publish
@@ -128,4 +129,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.pretrain", main)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from arr_coc.commands import run_command
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
 # Of the sheet, in pixels: a picture's side, the height of the text under it, and what is between them.
@@ -75,4 +76,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.scenes", main)

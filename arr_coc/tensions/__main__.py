@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from arr_coc import provenance
 from arr_coc.balancing import lexical_tensions
+from arr_coc.commands import run_command
 from arr_coc.config import Config, Tensions
 from arr_coc.evaluate.questions import Scenes
 from arr_coc.evaluate.rows import measure_items
@@ -298,4 +299,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.tensions", main)

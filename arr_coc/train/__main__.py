@@ -23,6 +23,7 @@ from torch.utils.data import Dataset, IterableDataset
 from transformers import TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+from arr_coc.commands import run_command
 from arr_coc.components import Components, for_base
 from arr_coc.qwen import loading, shapes, weights
 from arr_coc.qwen.model import ARRCOCQwen
@@ -203,4 +204,4 @@ def publish(
 
 
 if __name__ == "__main__":
-    main()
+    run_command("arr_coc.train", main)
