@@ -150,6 +150,8 @@ class Realizer:
         seconds: dict[str, float] = {"glance": 0.0, "relevance": 0.0}
         try:
             return self._realize(image, question, config, grid, budget, seconds, synchronize)
+        except FloatingPointError:
+            raise  # the host may ask again in a wider dtype
         except Exception as error:  # whatever a stage raises, the answer must still arrive
             log.exception("a stage failed; falling back to a uniform allocation")
             return uniform_realization(question, config, grid, budget, describe(error), seconds)

@@ -84,3 +84,34 @@ def test_old_recordings_without_a_reason_were_complete():
     look = comparing.last(comparing.compare_stream(Fake(), request()))["full"]
     del look["ended"]
     assert not is_cut(look) and "arr-right" in results.answers(look, look, "red")
+
+
+def float16_host(poisoned):
+    """A host in float16 whose text model leaves its range; in float32 it does not."""
+    host = tiny_host(torch.float16)
+    layer = host.model.model.language_model.layers[0 if poisoned == "glance" else 3]
+    with torch.no_grad():
+        layer.mlp.down_proj.weight.mul_(2e4)
+    return host
+
+
+@pytest.mark.parametrize("poisoned", ["glance", "last layer"])
+def test_what_overflows_in_float16_is_answered_once_more_in_float32(picture, poisoned):
+    host = float16_host(poisoned)
+    result = comparing.compare(host, picture, "what?", max_new_tokens=3)
+    for look in ("full", "focused"):
+        assert not result[look]["error"] and result[look]["first_token_entropy"] is not None
+    assert not host.is_narrow and host.widen() is False
+    assert [said for said in host.notices if "overflowed" in said] == [
+        "float16 overflowed on a picture; the model runs in float32 since."
+    ]
+    wide = float16_host(poisoned)
+    wide.widen()
+    alone = wide.generate(picture, "what?", use_arr_coc=False, max_new_tokens=3)
+    assert result["full"]["text"] == alone.text
+
+
+def test_float16_that_holds_stays(picture):
+    host = tiny_host(torch.float16)
+    assert host.generate(picture, "what?", max_new_tokens=2).done
+    assert host.is_narrow and host.notices == []

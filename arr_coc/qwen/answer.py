@@ -3,7 +3,6 @@
 The host prepares and encodes, the Realizer decides; nothing here knows how tokens are chosen or encoded.
 """
 
-import contextlib
 import queue
 import threading
 import time
@@ -27,9 +26,9 @@ from arr_coc.balancing import lexical_tier
 from arr_coc.components import context_for
 from arr_coc.config import Config, glance_tokens
 from arr_coc.qwen import paying
-from arr_coc.qwen.encoding import TokenSet, joined
+from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.host import QwenHost
-from arr_coc.qwen.inputs import Ask, Prompt
+from arr_coc.qwen.inputs import Ask
 from arr_coc.qwen.memory import kv_cache_bytes, peak_memory, reset_peak_memory
 from arr_coc.qwen.rounds import Timed, spend
 from arr_coc.realizing import Realization, Realizer, stage
@@ -134,9 +133,19 @@ class Run:
     def _work(self) -> None:
         try:
             with self.host.lock, torch.inference_mode():
-                self.out.put(self._answer())
+                self.out.put(self._widened_if_need_be())
         except BaseException as error:  # handed to the consumer, whatever it is
             self.out.put(error)
+
+    def _widened_if_need_be(self) -> Answer:
+        """The answer; where float16 overflows, once more in a wider dtype, from its beginning."""
+        while True:
+            try:
+                return self._answer()
+            except FloatingPointError as error:
+                if not self.host.widen():
+                    raise ValueError(NOT_FINITE) from error
+                self.seconds, self.realization = dict.fromkeys(STAGES, 0.0), None
 
     def _answer(self) -> Answer:
         host, timed = self.host, lambda name: stage(self.seconds, name, host.synchronize)
@@ -263,27 +272,6 @@ class Run:
         self.out.put(Answer(text, name, realization=self.realization))
 
 
-def looked_at(
-    host: QwenHost, image: Image.Image, question: str, config: Config | None
-) -> tuple[Prompt, TokenSet, Realization | None]:
-    """What an answer is read from, without reading it: prompt, every visual token, the decision.
-
-    No config is the stock model.
-    """
-    ask = host.prepare(image, question)
-    if config is None:
-        return ask.prompt, host.encode(ask.picture, None), None
-    realization = Realizer(host, host.policy(config)).realize(ask, question, config)
-    kept = realization.kept_glance
-    periphery = [kept.state.tokens] if kept else []
-    if config.is_auto and not realization.fallback:
-        spent = spend(host, ask, realization, lambda _: contextlib.nullcontext())
-        tokens, realization = spent.tokens, spent.realization
-    else:
-        tokens = host.encode(ask.picture, realization)
-    return ask.prompt, joined([*periphery, tokens]), without_state(realization)
-
-
 class _Streamer(BaseStreamer):
     """Collects token ids as generate() makes them, and reports the text so far."""
 
@@ -334,7 +322,7 @@ class _FirstEntropy(LogitsProcessor):
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         # The largest logit is NaN where any is, and infinite where all are masked or one overflowed.
         if not torch.isfinite(scores.max()):
-            raise ValueError(NOT_FINITE)
+            raise FloatingPointError(NOT_FINITE)
         if self.first is None:
             self.first = scores[0]
         return scores

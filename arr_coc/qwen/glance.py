@@ -110,6 +110,8 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
     last = ids.new_tensor([ids.shape[1] - 1])
     start = prompt.prefix.shape[1]
     readings = read_glances(host, left, cache, position_ids, last, start, grid, layers)
+    if host.is_narrow and not readings.heads.isfinite().all():
+        raise FloatingPointError("the glance overflowed in float16")
     # The cache then ends with the glance: in the answer's prompt the fovea follows it, and after that
     # the question once more.
     end = start + len(glance)

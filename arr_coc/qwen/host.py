@@ -5,6 +5,7 @@ model are used: nothing is patched, and a stock call gives the same before and a
 """
 
 import copy
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -21,8 +22,11 @@ from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
 from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
+from arr_coc.qwen.loading import wider_dtype
 from arr_coc.qwen.paying import StageTimes
 from arr_coc.realizing import Glance, Realization
+
+log = logging.getLogger(__name__)
 
 
 class QwenHost:
@@ -88,6 +92,38 @@ class QwenHost:
         """For each of the trained components that reads heads of the glance, of how many."""
         parts = [own.heads for own in self.policies.values() if own.heads is not None]
         return [part.sizes["heads"] for part in parts]
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the text model is in float16, whose numbers end at 65,504."""
+        return self.model.get_input_embeddings().weight.dtype == torch.float16
+
+    def widen(self) -> bool:
+        """Move a float16 model to bfloat16, where the device has it, or to float32, for good.
+
+        Returns:
+            Whether it was in float16: what overflowed may be tried again.
+        """
+        if not self.is_narrow:
+            return False
+        wide = wider_dtype(self.device)
+        # Weights made in inference mode could never be trained through again. Rotary frequencies are
+        # float32 in every dtype.
+        rotaries = (
+            self.model.model.visual.rotary_pos_emb,
+            self.model.model.language_model.rotary_emb,
+        )
+        frequencies = [rotary.inv_freq for rotary in rotaries]
+        with torch.inference_mode(False):
+            self.model.to(wide)
+        for rotary, inv_freq in zip(rotaries, frequencies, strict=True):
+            rotary.inv_freq = inv_freq
+        said = (
+            f"float16 overflowed on a picture; the model runs in {str(wide).split('.')[1]} since."
+        )
+        log.warning(said)
+        self.notices.append(said)
+        return True
 
     def with_policies(self, policies: dict[str, Components]) -> Self:
         """The same model in memory with other trained components; this host keeps its own."""

@@ -113,6 +113,14 @@ def default_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float16
 
 
+def wider_dtype(device: torch.device) -> torch.dtype:
+    """What float16 numbers that overflow go to: bfloat16 where a GPU has it natively, else float32."""
+    if device.type != "cuda":
+        return torch.float32
+    native = torch.cuda.get_device_capability(device)[0] >= BFLOAT16_CAPABILITY
+    return torch.bfloat16 if native else torch.float32
+
+
 def check_base(base: str) -> dict[str, Any]:
     """The config of `base`; ValueError, naming what was given and allowed, unless it is Qwen3-VL."""
     config = _read_config(base)

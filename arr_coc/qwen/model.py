@@ -16,9 +16,10 @@ from PIL import Image
 
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config, check_new_tokens
 from arr_coc.qwen import loading, weights
-from arr_coc.qwen.answer import Answer, Run, looked_at, without_state
+from arr_coc.qwen.answer import Answer, Run, without_state
 from arr_coc.qwen.batch import answer_batch
 from arr_coc.qwen.host import QwenHost
+from arr_coc.qwen.looking import looked_at
 from arr_coc.realizing import Realization, Realizer
 
 
@@ -144,7 +145,7 @@ class ARRCOCQwen(QwenHost):
             prompts, tokens, decided = (list(column) for column in zip(*rows))
             answers = answer_batch(self, prompts, tokens, max_new_tokens)
         return [
-            Answer(answer.text, "done", True, None, realization)
+            Answer(answer.text, "done", True, None, realization and without_state(realization))
             for answer, realization in zip(answers, decided)
         ]
 
