@@ -137,8 +137,8 @@ class Question:
 class Thing:
     """A drawn thing: its name, the name of its colour, its box, and the small detail it carries.
 
-    `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value" or
-    "entry" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
+    `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value",
+    "entry" or "cell" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
     """
 
     name: str
@@ -223,6 +223,17 @@ def _ask_detail(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Questi
     for thing in _unique(things):
         if thing.detail_kind == _DETAIL_OF[kind]:
             text = _phrase(rng, kind, thing.name)
+            yield Question(text, thing.detail, kind, (thing.detail_box,))
+
+
+def ask_by_colour(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Question]:
+    """What is written or drawn small on one of several things of a name, told apart by their colour."""
+    looks = [(thing.name, thing.colour) for thing in things]
+    names = [thing.name for thing in things]
+    for thing, look in zip(things, looks, strict=True):
+        several = names.count(thing.name) > 1 and looks.count(look) == 1
+        if several and thing.detail_kind == _DETAIL_OF[kind]:
+            text = _phrase(rng, kind, f"{thing.colour} {thing.name}")
             yield Question(text, thing.detail, kind, (thing.detail_box,))
 
 
