@@ -259,11 +259,13 @@ def neighbour(thing: Thing, things: Sequence[Thing], axis: int) -> Thing | None:
     near = []
     for other in things:
         gap = thing.box[axis] - other.box[axis + 2]
+        if other is thing or gap <= -4:
+            continue
         shared = min(thing.box[across + 2], other.box[across + 2]) - max(
             thing.box[across], other.box[across]
         )
-        spans = [t.box[across + 2] - t.box[across] for t in (thing, other)]
-        if other is not thing and gap > -4 and shared > 0:
+        if shared > 0:
+            spans = [t.box[across + 2] - t.box[across] for t in (thing, other)]
             near.append((gap, shared / min(spans), other))
     near.sort(key=lambda item: item[0])
     if not near or near[0][1] < 0.5 or (len(near) > 1 and near[1][0] < near[0][0] + 40):

@@ -32,30 +32,30 @@ STYLES: tuple[tuple[RGB, RGB, RGB, RGB], ...] = (
     ((22, 62, 56), (28, 74, 66), (240, 246, 236), (250, 208, 110)),
 )
 ROW = (42, 56)  # pixels of height of a line
-LINES = (5, 14)
+LINES = (5, 18)
 COLUMNS = {"time": 0.0, "place": 0.24, "gate": 0.62, "state": 0.76}  # where they begin
 NARROW = 640  # pixels: a narrower board has no room for the last column
 NARROW_COLUMNS = {"time": 0.0, "place": 0.3, "gate": 0.72}
 
 
 def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
-    """A board with 5 to 14 lines in a hall."""
+    """A board with 5 to 18 lines in a hall."""
     width, height = canvas.size
     style = pick(rng, STYLES)
     wall = mix(style[0], (226, 224, 220), rng.uniform(0.72, 0.86))
     canvas.picture = ramp(canvas.size, mix(wall, (255, 255, 255), 0.5), wall)
     paint = ImageDraw.Draw(canvas.picture)
     board = _hall(rng, paint, canvas.size, wall)
-    paint.rounded_rectangle(
-        board, 12, fill=style[0], outline=mix(style[0], (128,) * 3, 0.5), width=5
-    )
     vehicle, gate = pick(rng, VEHICLES)
     columns = COLUMNS if board[2] - board[0] > NARROW else NARROW_COLUMNS
     step = rng.uniform(*ROW)
     head = 1.5 * step
     count = int(np.clip((board[3] - board[1] - head - step - 14) / step, *LINES))
     count = int(rng.integers(max(LINES[0], count - 3), count + 1))
-    step = min(step * 1.2, (board[3] - board[1] - head - step - 14) / count)
+    step = min(step * 1.3, (board[3] - board[1] - head - step - 14) / count)
+    board = rounded(*board[:3], board[1] + head + (count + 0.9) * step + 8)
+    edge = mix(style[0], (128, 128, 128), 0.5)
+    paint.rounded_rectangle(board, 12, fill=style[0], outline=edge, width=5)
     texts = _texts(rng, count)
     left, right = board[0] + 22, board[2] - 18
     widest = min(_rooms(columns, right - left).values())

@@ -14,7 +14,9 @@ SIDES = (52, 122)  # a thing has the area of a square of such a side
 HOST_SIZES = {"sign": (100, 112), "flag": (104, 116), "door": (68, 124), "shirt": (126, 112)}
 SIGN_GAP = (3, 14)  # pixels between a thing and the sign beside it
 SCENERY = ("house",)  # of a background
+TURNED = 0.4  # share of the things that are not upright: turning takes time
 CELLS_PER_SIGN = 9
+MOST_GLYPHS = 28  # besides those with a sign: each has a name of its own
 
 
 def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
@@ -26,9 +28,9 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     cells = [(column, row) for row in range(rows) for column in range(columns)]
     signed = _signed_cells(rng, cells, columns)
     free = [cell for cell in cells if cell not in signed]
-    free = free[: max(1, round(len(free) * rng.uniform(*FILLED)))]
-    free = [free[i] for i in rng.permutation(len(free))]
     hosts = list(rng.permutation(list(HOST_SIZES)))[: 2 + len(cells) // 16]
+    filled = min(round(len(free) * rng.uniform(*FILLED)), MOST_GLYPHS + len(hosts))
+    free = [free[i] for i in rng.permutation(len(free))[:filled]]
     names, counted = cast(rng, len(free) - len(hosts) + len(signed) // 2, plan.most, SCENERY)
     colours, asked = deal_colours(rng, len(names) + len(hosts) + len(signed) // 2, plan.most)
     details = [detail for detail, kind in HOST_DETAILS.items() if kind in plan.wanted]
@@ -80,7 +82,7 @@ def _add_glyph(
     rng: Rng, canvas: Canvas, name: str, colour: str, cell: Box, *, price: bool
 ) -> Thing:
     """A glyph in its cell; where `price`, with a tag stuck on it."""
-    angle = float(rng.uniform(-10, 10))
+    angle = float(rng.uniform(-10, 10)) if rng.random() < TURNED else 0.0
     low, high = (84, SIDES[1]) if price else SIDES  # a smaller thing would vanish behind its tag
     room = (cell[2] - cell[0] - 10, cell[3] - cell[1] - 10)
     box = _within(rng, cell, sized(rng, drawing.glyph_aspect(name, angle), low, high, room))

@@ -9,7 +9,7 @@ from arr_coc.scenes import drawing
 from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.questions import Thing
 
-_REST_COLOURS = 3  # so many colours are kept for the things that no count is about
+_REST_COLOURS = 4  # so many colours are kept for the things that no count is about
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,17 @@ def deal_colours(rng: Rng, n: int, most: int) -> tuple[list[str], list[str]]:
     return [dealt[i] for i in rng.permutation(n)], counted
 
 
-def cast(rng: Rng, n: int, most: int, without: Sequence[str] = ()) -> tuple[list[str], str]:
+def cast(rng: Rng, n: int, most: int, without: Sequence[str] = ()) -> tuple[list[str], str | None]:
     """Names of `n` glyphs in random order, and the name of which there are 1 to `most`, evenly.
 
-    No other name comes twice and none is one of those `without`.
+    No other name comes twice and none is one of those `without`. Where so many would not fit, no name
+    is to be counted, and all come once.
     """
     names = [str(name) for name in rng.permutation(drawing.glyph_names()) if name not in without]
+    if n < most:
+        return names[:n], None
     counted = names.pop()
-    copies = min(int(rng.integers(1, most + 1)), n)
+    copies = int(rng.integers(1, most + 1))
     chosen = [counted] * copies + names[: n - copies]
     return [chosen[i] for i in rng.permutation(len(chosen))], counted
 

@@ -13,7 +13,7 @@ WINDOW_FRAME = (246, 243, 236)
 AWNINGS = ((176, 124, 116), (120, 146, 136), (126, 140, 166), (188, 160, 116), (150, 128, 150))
 GLASS = (176, 200, 214)
 ROOFS = ((150, 104, 92), (112, 118, 130), (140, 120, 104))
-GROUND_FLOOR, FLOOR = 128, 72  # pixels of height
+GROUND_FLOOR, FLOOR = 126, 62  # pixels of height
 PANE = (26, 38)  # pixels of an upper window
 BOARD_HEIGHT = 34  # pixels of the board with a shop's name
 
@@ -55,7 +55,7 @@ def _windows(rng: Rng, paint: ImageDraw.ImageDraw, wall: Box, floors: int) -> li
     for floor in range(floors):
         for column in range(columns):
             x = x0 + (column + 0.5) * step - PANE[0] / 2
-            y = top + floor * FLOOR + 18
+            y = top + floor * FLOOR + 14
             box = rounded(x, y, x + PANE[0], y + PANE[1])
             glass = (250, 232, 176) if rng.random() < 0.18 else GLASS
             window(paint, box, glass, WINDOW_FRAME, cross=True)

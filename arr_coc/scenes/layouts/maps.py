@@ -10,12 +10,12 @@ from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
 from arr_coc.scenes.layouts.paint import font_for, glyph, mix, pick, rounded, write
 from arr_coc.scenes.questions import Thing
 
-CELL = 132  # pixels of a block of the town with its half streets, each way
+CELL = 128  # pixels of a block of the town with its half streets, each way
 ROAD = (14, 24)  # width in pixels
-LANDMARK, PIN = 0.5, 0.3  # shares of the blocks
+LANDMARK, PIN = 0.44, 0.3  # shares of the blocks
 SCENERY = ("tree", "house")
 LANDMARK_SIDES = (46, 88)
-PIN_SIZE = (52, 66)  # width and height in pixels
+PIN_SIZE = (56, 70)  # width and height in pixels
 # Of a map: its land, its water, its parks, its blocks, its streets.
 STYLES: tuple[tuple[RGB, RGB, RGB, RGB, RGB], ...] = (
     ((240, 236, 226), (168, 204, 226), (200, 222, 182), (229, 223, 211), (255, 255, 255)),
@@ -140,9 +140,9 @@ def _pin(rng: Rng, canvas: Canvas, text: str, colour: str, x: float, foot: float
         edge = mix(rgb, (30, 30, 40) if sum(rgb) > 330 else (255, 255, 255), 0.7)
         paint.polygon(point, rgb if ground else 255, edge if ground else 255)
         paint.ellipse(head, rgb if ground else 255, edge if ground else 255, 2)
-    area = (x0 + 7, y0 + 10, x1 - 7, y0 + wide - 10)
+    area = (x0 + 11, y0 + 12, x1 - 11, y0 + wide - 12)
     paint = ImageDraw.Draw(canvas.picture)
-    paint.ellipse((x0 + 6, y0 + 6, x1 - 6, y0 + wide - 6), (250, 249, 244))
+    paint.ellipse((x0 + 9, y0 + 9, x1 - 9, y0 + wide - 9), (250, 249, 244))
     font = font_for(rng, ["88"], area[2] - area[0], area[3] - area[1], canvas.detail)
     spot = write(paint, (middle, y0 + wide / 2), text, font, (30, 32, 44), "mm")
     thing = Thing("pin", colour, box, "number", text, spot)

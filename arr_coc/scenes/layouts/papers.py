@@ -20,9 +20,25 @@ from arr_coc.scenes.layouts.paint import (
 )  # fmt: skip
 from arr_coc.scenes.questions import Thing
 
-NUMBERS = ("room", "seat", "floor", "order", "gate", "age", "weight", "row", "line")
+NUMBERS = (
+    "room",
+    "seat",
+    "floor",
+    "order",
+    "gate",
+    "age",
+    "weight",
+    "row",
+    "line",
+    "unit",
+    "size",
+    "desk",
+    "bag",
+    "stop",
+    "plot",
+)
 FORM_FIELDS = (*writing.FIELDS, *NUMBERS, "city", "fee", "due")
-FORM_ROW, FORM_COLUMN = (58, 74), 460  # pixels: height of a field; a wider page has two columns
+FORM_ROW, FORM_COLUMN = (52, 70), 460  # pixels: height of a field; a wider page has two columns
 INKS: tuple[RGB, ...] = ((30, 50, 130), (30, 32, 40), (96, 30, 60))
 ACCENTS: tuple[RGB, ...] = ((60, 96, 150), (150, 74, 66), (70, 120, 96), (110, 84, 140))
 GOODS = (
@@ -43,7 +59,8 @@ RECEIPT_WIDTH = (300, 400)  # pixels
 RECEIPT_ROW = (34, 42)
 MOST_LINES = 12
 TAX_SHARE = 0.2  # at most so much of the total is tax
-SPOT = 150  # pixels of the table that a thing beside the receipt gets
+TURNED = 0.5  # share of the things beside it that are not upright
+SPOT = 128  # pixels of the table that a thing beside the receipt gets
 
 
 def form(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
@@ -80,11 +97,11 @@ def form(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     gap, step = 26, (page[3] - head - 50) / rows
     wide = (page[2] - page[0] - 48 - (columns - 1) * gap) / columns
     font = font_for(rng, ["weight", "10 march"], wide * 0.42, step - 24, canvas.detail)
-    ink = pick(rng, INKS)
+    ink, boxed = pick(rng, INKS), bool(rng.random() < 0.5)
     for i, name in enumerate(names):
         column, row = divmod(i, rows)
         x, y = page[0] + 24 + column * (wide + gap), head + row * step
-        _field(rng, canvas, name, rounded(x, y, x + wide, y + step - 12), font, ink)
+        _field(rng, canvas, name, rounded(x, y, x + wide, y + step - 12), font, ink, boxed=boxed)
     y = page[3] - 26
     paint.line((page[0] + 24, y, page[0] + 0.45 * width, y), (120, 120, 126), 2)
     xs = np.linspace(page[0] + 40, page[0] + 0.36 * width, 30)
@@ -103,14 +120,17 @@ def value_of(rng: Rng, name: str) -> str:
     return f"${number}" if name in ("total", "tax", "fee") else number
 
 
-def _field(rng: Rng, canvas: Canvas, name: str, box: Box, font, ink: RGB) -> None:
-    """A label and its value in a box; both, and what is between them, are the thing."""
+def _field(rng: Rng, canvas: Canvas, name: str, box: Box, font, ink: RGB, *, boxed: bool) -> None:
+    """A label and its value, `boxed` or on a line; both, and what is between them, are the thing."""
     paint = ImageDraw.Draw(canvas.picture)
     x0, y0, x1, y1 = box
     middle, start = (y0 + y1) / 2, x0 + (x1 - x0) * 0.46
     label = name.capitalize() if rng.random() < 0.5 else name.upper()
     write(paint, (x0 + 6, middle), label, font, (70, 74, 88))
-    paint.rectangle((start, y0 + 3, x1, y1 - 3), (244, 245, 248), (172, 176, 188))
+    if boxed:
+        paint.rectangle((start, y0 + 3, x1, y1 - 3), (244, 245, 248), (172, 176, 188))
+    else:
+        paint.line((x0 + 6, y1 - 2, x1, y1 - 2), (172, 176, 188), 2)
     text = value_of(rng, name)
     room = x1 - start - 18 - font.getlength(text)
     spot = write(paint, (start + 9 + rng.uniform(0, max(0, room)), middle), text, font, ink)
@@ -190,7 +210,7 @@ def _slip(paint: ImageDraw.ImageDraw, box: Box) -> None:
     paint.polygon([(x0, y0), *edge, (x1, y0)], (251, 250, 246), (196, 192, 186))
 
 
-def _around(rng: Rng, canvas: Canvas, plan: Plan, slip: Box) -> tuple[str, list[str]]:
+def _around(rng: Rng, canvas: Canvas, plan: Plan, slip: Box) -> tuple[str | None, list[str]]:
     """Things on the table on both sides of the slip; the name to count, and colours to count."""
     width, height = canvas.size
     cells = []
@@ -206,7 +226,7 @@ def _around(rng: Rng, canvas: Canvas, plan: Plan, slip: Box) -> tuple[str, list[
     names, counted = cast(rng, len(cells), plan.most)
     colours, asked = deal_colours(rng, len(cells), plan.most)
     for (x, y, wide, tall), name, colour in zip(cells, names, colours, strict=True):
-        angle = float(rng.uniform(-14, 14))
+        angle = float(rng.uniform(-14, 14)) if rng.random() < TURNED else 0.0
         w, h = sized(rng, drawing.glyph_aspect(name, angle), 48, 116, (wide - 10, tall - 12))
         x, y = x + rng.uniform(4, wide - w - 4), y + rng.uniform(4, tall - h - 6)
         box = rounded(x, y, round(x) + int(w), round(y) + int(h))

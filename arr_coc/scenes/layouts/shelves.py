@@ -10,7 +10,9 @@ from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
 from arr_coc.scenes.layouts.paint import WALLS, awning, glyph, mix, pick, ramp, rounded
 from arr_coc.scenes.questions import Thing
 
-COLUMN, ROW = (128, 164), (150, 178)  # pixels that a thing on a shelf gets, across and down
+GOODS = (10, 14)  # on shelves of 512 x 512 pixels; on larger ones more, though not as many more
+GROWTH = 0.75  # power of the area with which they become more
+PLACE_ASPECT = 1.12  # height over width of what a thing and its tag get
 EDGE = 36  # height of a shelf's front, on which the tags hang, before `detail`
 MOST_GOODS = 34  # different names are needed, and some to ask for in vain
 
@@ -24,8 +26,9 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
         canvas.size, mix(wall, (255, 255, 255), 0.4), mix(wall, (90, 80, 80), 0.2)
     )
     paint = ImageDraw.Draw(canvas.picture)
-    columns = int(width / rng.uniform(*COLUMN))
-    rows = int((height - top) / rng.uniform(*ROW))
+    goods = rng.uniform(*GOODS) * (width * height / 512**2) ** GROWTH
+    place = np.sqrt(width * (height - top) / goods / PLACE_ASPECT)
+    columns, rows = round(width / place), max(2, round((height - top) / place / PLACE_ASPECT))
     edge = float(np.clip(EDGE * canvas.detail, 30, 56))
     wood = mix(
         pick(rng, ((196, 160, 120), (168, 132, 104), (214, 206, 196), (150, 158, 166))), wall, 0.3

@@ -1,4 +1,4 @@
-"""Shop fronts seen from near: each has a name, a door with a number, and goods with prices in its window."""
+"""Shop fronts from near: each has a name, a door with a number, and goods with prices in its window."""
 
 from PIL import Image, ImageDraw
 
@@ -12,9 +12,9 @@ from arr_coc.scenes.parts import HOST_DETAILS, add_host
 from arr_coc.scenes.questions import Thing
 
 SHOP = (322, 250)  # pixels across and down, about
-DOOR_WIDTH, BOARD_HEIGHT = 70, 44
+DOOR_WIDTH, BOARD_HEIGHT = 62, 44
 SCENERY = ("house",)
-GOOD = 88  # pixels across that a thing in a window gets
+GOOD = 72  # pixels across that a thing in a window gets
 TAG_ROOM = 32  # pixels under a thing for its price
 
 

@@ -44,6 +44,7 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     for band, widths in enumerate(rows):
         top, bottom = band * height / bands, (band + 1) * height / bands
         ground = round(top + (bottom - top) * 0.58)
+        _backdrop(rng, canvas, (top, ground))
         _houses(rng, canvas, widths, (top, ground), doors, details)
         _pavement(rng, canvas, (ground, bottom))
         free = width / len(spots[band])
@@ -61,6 +62,19 @@ def _widths(rng: Rng, width: int) -> list[float]:
     """Widths of houses that fill `width` between them."""
     shares = rng.uniform(*HOUSE, max(2, round(width / np.mean(HOUSE))))
     return list(shares / shares.sum() * width)
+
+
+def _backdrop(rng: Rng, canvas: Canvas, span: tuple[float, float]) -> None:
+    """Clouds, and trees that look over the roofs."""
+    width, (top, ground) = canvas.size[0], span
+    paint = ImageDraw.Draw(canvas.picture, "RGBA")
+    for x in rng.uniform(0, width, 1 + width // 400):
+        y, r = top + rng.uniform(0.1, 0.3) * (ground - top), rng.uniform(12, 24)
+        for step, rise in ((-1.4, 0.7), (0, 1.0), (1.4, 0.8)):
+            puff = (x + (step - 1.2) * r, y - rise * r, x + (step + 1.2) * r, y + rise * r)
+            paint.ellipse(puff, (255, 255, 255, 150))
+    for x in rng.uniform(0, width, rng.integers(2, 3 + width // 260)):
+        tree(paint, rng, x, ground, rng.uniform(0.8, 0.96) * (ground - top))
 
 
 def _houses(
@@ -115,8 +129,6 @@ def _pavement(rng: Rng, canvas: Canvas, span: tuple[float, float]) -> None:
     paint.rectangle((0, kerb - 5, width, kerb), (238, 234, 226))
     for x in np.arange(rng.uniform(-50, 0), width, 90):
         paint.rectangle((x, (kerb + bottom) / 2, x + 46, (kerb + bottom) / 2 + 5), (236, 234, 226))
-    for x in rng.uniform(0, width, rng.integers(1, 2 + width // 340)):
-        tree(paint, rng, x, top + 14, rng.uniform(80, 120))
 
 
 def _somebody(rng: Rng, canvas: Canvas, spot: Box, colour: str, details: Sequence[str]) -> None:
@@ -125,7 +137,9 @@ def _somebody(rng: Rng, canvas: Canvas, spot: Box, colour: str, details: Sequenc
     wide = min(PERSON[0], spot[2] - spot[0] - 8)
     x = spot[0] + rng.uniform(4, spot[2] - spot[0] - wide - 4)
     foot = spot[3] - rng.uniform(2, max(3, spot[3] - spot[1] - tall))
-    person(rng, canvas, (x, foot - tall, x + wide, foot), (colour, _other(rng, colour)), details)
+    # A word would be too small on a shirt: it is worn where only words are wanted.
+    worn = [detail for detail in details if detail != "word"] or details
+    person(rng, canvas, (x, foot - tall, x + wide, foot), (colour, _other(rng, colour)), worn)
 
 
 def _something(
