@@ -4,7 +4,7 @@
 layouts are in `layouts`, what only they are asked in `richer`; today's kinds are asked where they fit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -83,8 +83,17 @@ def _ask(
     if kind == "chart_highest":
         return list(ask_best_quarter(rng, asked))
     things = _fit_for(kind, asked)
-    found = questions.ask(rng, kind, things, size, setting=facts.setting, counted=facts.counted)
-    found = [q for q in found if not (kind == "exists" and _names(q, facts.scenery))]
+    found = list(
+        questions.ask(
+            rng,
+            kind,
+            things,
+            size,
+            setting=facts.setting,
+            counted=facts.counted,
+            scenery=facts.scenery,
+        )
+    )
     if kind in HOST_KINDS:
         found += questions.ask_by_colour(rng, things, kind)
     return [found[i] for i in rng.permutation(len(found))[:MOST_ASKED]]
@@ -97,8 +106,3 @@ def _fit_for(kind: str, asked: Asked) -> list[Thing]:
     if kind == "form":
         return [thing for thing in asked.things if thing.detail_kind == "entry"]
     return asked.objects
-
-
-def _names(question: Question, names: Iterable[str]) -> bool:
-    """Whether the question names one of the things."""
-    return bool(set(question.text.lower().rstrip("?.").split()) & set(names))

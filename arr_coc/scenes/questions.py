@@ -157,15 +157,19 @@ def ask(
     *,
     setting: str,
     counted: str | None,
+    scenery: Sequence[str] = (),
 ) -> Iterator[Question]:
     """The questions of one kind that a picture of `size` with these things can be asked.
 
-    `setting` is what the whole picture shows, `counted` the name of the things to count, if any.
+    `setting` is what the whole picture shows, `counted` the name of the things to count, if any;
+    nobody asks whether there are things of the `scenery`, which are not on the list.
     """
     if kind == "setting":
         yield Question(_phrase(rng, "setting"), setting, "setting")
     elif kind == "count":
         yield from _ask_count(rng, things, counted)
+    elif kind == "exists":
+        yield from _ask_exists(rng, things, scenery)
     elif kind in _DETAIL_OF:
         yield from _ask_detail(rng, things, kind)
     else:
@@ -208,9 +212,9 @@ def _ask_colour(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Ite
         yield Question(_phrase(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
 
 
-def _ask_exists(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
+def _ask_exists(rng: Rng, things: Sequence[Thing], scenery: Sequence[str]) -> Iterator[Question]:
     present = [name for name in glyph_names() if any(t.name == name for t in things)]
-    absent = [name for name in glyph_names() if name not in present]
+    absent = [name for name in glyph_names() if name not in (*present, *scenery)]
     for _ in range(2):
         exists = bool(present) and rng.random() < 0.5
         name = str(rng.choice(present if exists else absent))
@@ -333,7 +337,6 @@ def _ask_count(rng: Rng, things: Sequence[Thing], name: str | None) -> Iterator[
 
 _ASKERS: dict[str, Callable[[Rng, Sequence[Thing], tuple[int, int]], Iterator[Question]]] = {
     "colour": _ask_colour,
-    "exists": _ask_exists,
     "where": _ask_where,
     "leftmost": _ask_leftmost,
     "beside": _ask_beside,

@@ -74,7 +74,7 @@ WORDINGS = {
         "what has the same colour as the {x}?",
         "which thing has the same color as the {x}?",
         "what is the same colour as the {x}?",
-        "what else is as coloured as the {x}?",
+        "which other thing has the colour of the {x}?",
         "which thing is the same color as the {x}?",
     ),
     "count_colour": (
@@ -88,8 +88,8 @@ WORDINGS = {
         "is the {x} {c}?",
         "is the colour of the {x} {c}?",
         "is the {x} {c} in the picture?",
-        "would you call the {x} {c}?",
-        "do you see that the {x} is {c}?",
+        "would you say that the {x} is {c}?",
+        "is the {x} {c} or not?",
     ),
     "gate_nth": (
         "which {g} has the {n} {v}?",

@@ -18,9 +18,10 @@ from arr_coc.scenes.layouts import (
 from arr_coc.scenes.layouts.facts import Facts, Plan
 
 THINGS = ("colour", "exists", "where", "leftmost", "beside", "count", "setting")  # with many things
-THINGS += ("relation", "larger", "same_colour", "attribute")
+THINGS += ("relation", "larger", "attribute")
 HOSTS = ("emblem_colour", "number", "word")
 PRICES = ("price", "cheaper")
+COLOURS = ("count_colour", "same_colour")  # where no house, shirt or pin has a colour too
 
 
 class Layout(NamedTuple):
@@ -33,14 +34,12 @@ class Layout(NamedTuple):
 LAYOUTS = {
     "street": Layout(street.draw, (*THINGS, *HOSTS, "sign_beside", "count_colour")),
     "shops": Layout(shops.draw, (*THINGS, *HOSTS, *PRICES, "sign_beside", "count_colour")),
-    "shelves": Layout(shelves.draw, (*THINGS, *PRICES, "count_colour")),
-    "crowd": Layout(
-        crowd.draw, (*THINGS, *HOSTS, *PRICES, "cheapest", "sign_beside", "count_colour")
-    ),
+    "shelves": Layout(shelves.draw, (*THINGS, *PRICES, *COLOURS)),
+    "crowd": Layout(crowd.draw, (*THINGS, *HOSTS, *PRICES, "cheapest", "sign_beside", *COLOURS)),
     "map": Layout(maps.draw, (*THINGS, "number", "sign_beside", "count_colour")),
     "board": Layout(boards.draw, ("setting", "board_row")),
     "form": Layout(papers.form, ("setting", "form", "paper")),
-    "receipt": Layout(papers.receipt, (*THINGS, "count_colour", "paper")),
+    "receipt": Layout(papers.receipt, (*THINGS, *COLOURS, "paper")),
     "dashboard": Layout(
         dashboards.draw, ("setting", "chart_value", "chart_highest", "bar", "count_colour")
     ),

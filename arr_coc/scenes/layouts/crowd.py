@@ -16,7 +16,7 @@ SIGN_GAP = (3, 14)  # pixels between a thing and the sign beside it
 SCENERY = ("house",)  # of a background
 TURNED = 0.4  # share of the things that are not upright: turning takes time
 CELLS_PER_SIGN = 9
-MOST_GLYPHS = 28  # besides those with a sign: each has a name of its own
+MOST_GLYPHS = 25  # besides those with a sign: each has a name of its own
 
 
 def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
@@ -32,7 +32,7 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     filled = min(round(len(free) * rng.uniform(*FILLED)), MOST_GLYPHS + len(hosts))
     free = [free[i] for i in rng.permutation(len(free))[:filled]]
     names, counted = cast(rng, len(free) - len(hosts) + len(signed) // 2, plan.most, SCENERY)
-    colours, asked = deal_colours(rng, len(names) + len(hosts) + len(signed) // 2, plan.most)
+    colours, asked = deal_colours(rng, len(names) + len(hosts) + len(signed) // 2, plan)
     details = [detail for detail, kind in HOST_DETAILS.items() if kind in plan.wanted]
     details = details or list(HOST_DETAILS)
     signs = []

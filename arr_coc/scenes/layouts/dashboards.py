@@ -48,7 +48,7 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     kinds = [LABELS[i] for i in rng.integers(len(LABELS), size=len(titles))]
     low, high = min(FEWEST_BARS, plan.most), min(MOST_BARS, plan.most)
     counts = [int(rng.integers(low, 1 + min(high, len(labels)))) for labels in kinds]
-    colours, asked = deal_colours(rng, sum(counts), plan.most)
+    colours, asked = deal_colours(rng, sum(counts), plan)
     stand_in = _stand_in(colours)
     colours = [stand_in if colour == unseen else colour for colour in colours]
     asked = [colour for colour in asked if colour not in (unseen, stand_in)]
@@ -141,7 +141,7 @@ def _upright(
     line = font.size * 1.3
     floor, ceiling = plot[3] - line, plot[1] + line
     step, bars = (plot[2] - plot[0]) / len(rows), []
-    longest = max(font.getlength(name) for (name, _), _ in rows)
+    longest = max(font.getlength(name.upper()) for (name, _), _ in rows)
     small = resized(font, font.size * min(1.0, (step - 8) / longest))
     for share in (0.25, 0.5, 0.75, 1.0):
         y = floor - (floor - ceiling) * share

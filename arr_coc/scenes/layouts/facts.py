@@ -64,17 +64,22 @@ class Facts:
     scenery: tuple[str, ...] = ()
 
 
-def deal_colours(rng: Rng, n: int, most: int) -> tuple[list[str], list[str]]:
-    """Colours for `n` things in random order, and those colours whose number is even in 1 to `most`.
+def deal_colours(rng: Rng, n: int, plan: Plan) -> tuple[list[str], list[str]]:
+    """Colours for `n` things in random order, and those whose number is even in 1 to `plan.most`.
 
-    The colours of what is left over are others: nobody should count those.
+    The colours of what is left over are others: nobody should count those. Where pairs of a colour are
+    wanted rather than counts, all that can come in pairs, and no number is even.
     """
     names = [str(name) for name in rng.permutation(list(drawing.COLOURS))]
     rest, names = names[:_REST_COLOURS], names[_REST_COLOURS:]
-    counted = names[: n // most]
-    dealt = [name for name in counted for _ in range(rng.integers(1, most + 1))]
+    paired = "same_colour" in plan.wanted and "count_colour" not in plan.wanted
+    if paired:
+        numbers = {name: 2 for name in names[: n // 2]}
+    else:
+        numbers = {name: int(rng.integers(1, plan.most + 1)) for name in names[: n // plan.most]}
+    dealt = [name for name, number in numbers.items() for _ in range(number)]
     dealt += [str(name) for name in rng.choice(rest, n - len(dealt))]
-    return [dealt[i] for i in rng.permutation(n)], counted
+    return [dealt[i] for i in rng.permutation(n)], [] if paired else list(numbers)
 
 
 def cast(rng: Rng, n: int, most: int, without: Sequence[str] = ()) -> tuple[list[str], str | None]:
@@ -100,5 +105,6 @@ def sized(rng: Rng, aspect: float, low: float, high: float, room: tuple[float, f
     """
     side = rng.uniform(low, high)
     width, height = side * np.sqrt(aspect), side / np.sqrt(aspect)
-    shrink = min(1.0, room[0] / width, room[1] / height)
+    # A hair less than the room: what is left of it must not fall below nothing by rounding.
+    shrink = min(1.0, 0.999 * room[0] / width, 0.999 * room[1] / height)
     return width * shrink, height * shrink

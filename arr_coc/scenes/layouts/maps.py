@@ -38,8 +38,8 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     cells = [cells[i] for i in rng.permutation(len(cells))]
     landmarks, pins = round(LANDMARK * len(cells)), max(2, round(PIN * len(cells)))
     names, counted = cast(rng, min(30, landmarks), plan.most, SCENERY)
-    colours, _ = deal_colours(rng, len(names), plan.most)
-    tints, asked = deal_colours(rng, pins, plan.most)
+    colours, _ = deal_colours(rng, len(names), plan)
+    tints, asked = deal_colours(rng, pins, plan)
     numbers = [str(n) for n in rng.choice(np.arange(10, 100), pins, replace=False)]
     signs = []
     for i, name in enumerate(names):

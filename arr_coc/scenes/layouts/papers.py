@@ -224,7 +224,7 @@ def _around(rng: Rng, canvas: Canvas, plan: Plan, slip: Box) -> tuple[str | None
         ]
     cells = [cells[i] for i in rng.permutation(len(cells))[: max(1, round(0.8 * len(cells)))]][:28]
     names, counted = cast(rng, len(cells), plan.most)
-    colours, asked = deal_colours(rng, len(cells), plan.most)
+    colours, asked = deal_colours(rng, len(cells), plan)
     for (x, y, wide, tall), name, colour in zip(cells, names, colours, strict=True):
         angle = float(rng.uniform(-14, 14)) if rng.random() < TURNED else 0.0
         w, h = sized(rng, drawing.glyph_aspect(name, angle), 48, 116, (wide - 10, tall - 12))

@@ -46,7 +46,7 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     taken = max(1, round(min(MOST_GOODS, len(places) * rng.uniform(0.85, 1))))
     places = [places[i] for i in sorted(rng.permutation(len(places))[:taken])]
     names, counted = cast(rng, taken, plan.most)
-    colours, asked = deal_colours(rng, taken, plan.most)
+    colours, asked = deal_colours(rng, taken, plan)
     for (row, column), name, colour in zip(places, names, colours, strict=True):
         x, foot = side + column * across, top + (row + 1) * step - edge
         room = (across - 12, step - edge - 16)

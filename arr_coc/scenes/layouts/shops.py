@@ -1,5 +1,6 @@
 """Shop fronts from near: each has a name, a door with a number, and goods with prices in its window."""
 
+import numpy as np
 from PIL import Image, ImageDraw
 
 from arr_coc.scenes import drawing, writing
@@ -14,6 +15,7 @@ from arr_coc.scenes.questions import Thing
 SHOP = (322, 250)  # pixels across and down, about
 DOOR_WIDTH, BOARD_HEIGHT = 62, 44
 SCENERY = ("house",)
+MOST_GOODS = 32  # each has a name of its own, but for those that are counted
 GOOD = 72  # pixels across that a thing in a window gets
 TAG_ROOM = 32  # pixels under a thing for its price
 
@@ -33,9 +35,11 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     details = [detail for detail, kind in HOST_DETAILS.items() if kind in plan.wanted]
     words = [str(word) for word in rng.permutation(writing.WORDS)[: len(boxes)]]
     counts = [int(rng.integers(max(1, goods - 1), goods + 1)) for _ in boxes]
+    while sum(counts) > MOST_GOODS:
+        counts[int(np.argmax(counts))] -= 1
     names, counted = cast(rng, sum(counts), plan.most, SCENERY)
-    colours, _ = deal_colours(rng, len(names), plan.most)
-    doors, asked_doors = deal_colours(rng, len(boxes), plan.most)
+    colours, _ = deal_colours(rng, len(names), plan)
+    doors, asked_doors = deal_colours(rng, len(boxes), plan)
     signs: list[tuple[str, Thing, Thing]] = []
     for box, word, count, door in zip(boxes, words, counts, doors, strict=True):
         inside = [(names.pop(), colours.pop()) for _ in range(count)]

@@ -34,12 +34,12 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     details = [detail for detail, kind in HOST_DETAILS.items() if kind in plan.wanted]
     details = details or list(HOST_DETAILS)
     rows = [_widths(rng, width) for _ in range(bands)]
-    doors, asked_doors = deal_colours(rng, sum(map(len, rows)), plan.most)
+    doors, asked_doors = deal_colours(rng, sum(map(len, rows)), plan)
     spots = [[rng.random() < PEOPLE_SHARE for _ in range(round(width / SPOT))] for _ in rows]
     people = sum(map(sum, spots))
-    shirts, asked_shirts = deal_colours(rng, people, plan.most)
+    shirts, asked_shirts = deal_colours(rng, people, plan)
     names, counted = cast(rng, sum(map(len, spots)) - people, plan.most, SCENERY)
-    colours, _ = deal_colours(rng, len(names), plan.most)
+    colours, _ = deal_colours(rng, len(names), plan)
     signs: list[tuple[str, Thing, Thing]] = []
     for band, widths in enumerate(rows):
         top, bottom = band * height / bands, (band + 1) * height / bands
