@@ -307,11 +307,11 @@ def test_yes_and_no_are_balanced():
 
 
 def test_the_curriculum_limits_what_is_compared_and_counted():
-    for most in (2, 3, 5):
+    for most in (2, 4):
         for kind in ("larger", "cheaper"):
             compared = {
                 len(named(scene, q))
-                for scene in scenes_of(kind, 12, most=most, size=(768, 768))
+                for scene in scenes_of(kind, 10, most=most, size=(768, 768))
                 for q in scene.questions
             }
             assert compared == set(range(2, most + 1)), kind

@@ -12,7 +12,7 @@ from arr_coc.scenes import questions
 from arr_coc.scenes.canvas import Canvas, Scene
 from arr_coc.scenes.drawing import Rng
 from arr_coc.scenes.layouts import LAYOUTS
-from arr_coc.scenes.layouts.facts import Facts, Plan
+from arr_coc.scenes.layouts.facts import Plan
 from arr_coc.scenes.questions import KINDS, Question, Thing
 from arr_coc.scenes.richer import MOST_ASKED, RICHER_KINDS, Asked, ask_best_quarter, ask_richer
 from arr_coc.scenes.writing import QUARTERS
@@ -55,10 +55,10 @@ def make(
     layout = LAYOUTS[_layout(rng, tuple(layouts or LAYOUTS), plan.wanted)]
     canvas = Canvas(size, detail)
     facts = layout.draw(rng, canvas, plan)
-    asked = [kind for kind in kinds or ALL_KINDS if kind in layout.kinds]
-    things = tuple(canvas.things)
-    found = tuple(q for kind in asked for q in _ask(rng, kind, things, size, facts, most))
-    return Scene(seed, canvas.picture, found, things, facts.setting, canvas.things_map)
+    asked = Asked(tuple(canvas.things), facts, most)
+    fitting = [kind for kind in kinds or ALL_KINDS if kind in layout.kinds]
+    found = tuple(question for kind in fitting for question in _ask(rng, kind, asked, size))
+    return Scene(seed, canvas.picture, found, asked.things, facts.setting, canvas.things_map)
 
 
 def _layout(rng: Rng, names: Sequence[str], wanted: Sequence[str]) -> str:
@@ -73,27 +73,15 @@ def _layout(rng: Rng, names: Sequence[str], wanted: Sequence[str]) -> str:
     return some[rng.integers(len(some))]
 
 
-def _ask(
-    rng: Rng, kind: str, things: Sequence[Thing], size: tuple[int, int], facts: Facts, most: int
-) -> list[Question]:
+def _ask(rng: Rng, kind: str, asked: Asked, size: tuple[int, int]) -> list[Question]:
     """A few questions of a kind."""
-    asked = Asked(things, facts, most)
     if kind in RICHER_KINDS:
         return ask_richer(rng, kind, asked)
     if kind == "chart_highest":
         return list(ask_best_quarter(rng, asked))
-    things = _fit_for(kind, asked)
-    found = list(
-        questions.ask(
-            rng,
-            kind,
-            things,
-            size,
-            setting=facts.setting,
-            counted=facts.counted,
-            scenery=facts.scenery,
-        )
-    )
+    things, facts = _fit_for(kind, asked), asked.facts
+    told = {"setting": facts.setting, "counted": facts.counted, "scenery": facts.scenery}
+    found = list(questions.ask(rng, kind, things, size, **told))
     if kind in HOST_KINDS:
         found += questions.ask_by_colour(rng, things, kind)
     return [found[i] for i in rng.permutation(len(found))[:MOST_ASKED]]

@@ -6,8 +6,9 @@ names the things to choose from, each is the answer equally often.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,19 +38,20 @@ CLEARLY_NEARER = 30  # pixels by which a sign is nearer than any other
 TRIES = 12
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True)
+class Asked:
     """What an asker is given: the picture's things and facts, and the most things to count."""
 
     things: Sequence[Thing]
     facts: Facts
     most: int
 
-    @property
+    @cached_property
     def objects(self) -> list[Thing]:
         """The things that have a name and stand somewhere: no entries, cells or bars."""
         return [t for t in self.things if t.name and t.detail_kind not in ENTRY_KINDS]
 
-    @property
+    @cached_property
     def unique(self) -> list[Thing]:
         """The objects whose name no other object has."""
         names = [thing.name for thing in self.objects]

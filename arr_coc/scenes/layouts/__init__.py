@@ -17,7 +17,7 @@ from arr_coc.scenes.layouts import (
 )  # fmt: skip
 from arr_coc.scenes.layouts.facts import Facts, Plan
 
-THINGS = ("colour", "exists", "where", "leftmost", "beside", "count", "setting")  # with many things
+THINGS = ("colour", "exists", "where", "beside", "count", "setting")  # with many things
 THINGS += ("relation", "larger", "attribute")
 HOSTS = ("emblem_colour", "number", "word")
 PRICES = ("price", "cheaper")
@@ -35,7 +35,9 @@ LAYOUTS = {
     "street": Layout(street.draw, (*THINGS, *HOSTS, "sign_beside", "count_colour")),
     "shops": Layout(shops.draw, (*THINGS, *HOSTS, *PRICES, "sign_beside", "count_colour")),
     "shelves": Layout(shelves.draw, (*THINGS, *PRICES, *COLOURS)),
-    "crowd": Layout(crowd.draw, (*THINGS, *HOSTS, *PRICES, "cheapest", "sign_beside", *COLOURS)),
+    "crowd": Layout(
+        crowd.draw, (*THINGS, "leftmost", *HOSTS, *PRICES, "cheapest", "sign_beside", *COLOURS)
+    ),
     "map": Layout(maps.draw, (*THINGS, "number", "sign_beside", "count_colour")),
     "board": Layout(boards.draw, ("setting", "board_row")),
     "form": Layout(papers.form, ("setting", "form", "paper")),

@@ -14,6 +14,7 @@ SIDES = (52, 122)  # a thing has the area of a square of such a side
 HOST_SIZES = {"sign": (100, 112), "flag": (104, 116), "door": (68, 124), "shirt": (126, 112)}
 SIGN_GAP = (3, 14)  # pixels between a thing and the sign beside it
 SCENERY = ("house",)  # of a background
+LONE_ENDS = 0.3  # of the crowds have one thing that is clearly leftmost, one rightmost
 TURNED = 0.4  # share of the things that are not upright: turning takes time
 CELLS_PER_SIGN = 9
 MOST_GLYPHS = 25  # besides those with a sign: each has a name of its own
@@ -26,7 +27,11 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     columns, rows = width // CELL, height // CELL
     across, down = width / columns, height / rows
     cells = [(column, row) for row in range(rows) for column in range(columns)]
-    signed = _signed_cells(rng, cells, columns)
+    pairable = cells
+    if "leftmost" in plan.wanted or (not plan.wanted and rng.random() < LONE_ENDS):
+        pairable, ends = _with_lone_ends(rng, cells, columns)
+        cells = pairable + ends
+    signed = _signed_cells(rng, pairable)
     free = [cell for cell in cells if cell not in signed]
     hosts = list(rng.permutation(list(HOST_SIZES)))[: 2 + len(cells) // 16]
     filled = min(round(len(free) * rng.uniform(*FILLED)), MOST_GLYPHS + len(hosts))
@@ -55,13 +60,20 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     return Facts(setting, counted, dealt, tuple(signs), scenery=SCENERY)
 
 
-def _signed_cells(rng: Rng, cells: list, columns: int) -> list:
+def _with_lone_ends(rng: Rng, cells: list, columns: int) -> tuple[list, list]:
+    """The cells of the inner columns, and one cell each of the first column and the last."""
+    ends = [[cell for cell in cells if cell[0] == column] for column in (0, columns - 1)]
+    kept = [cell for cell in cells if 0 < cell[0] < columns - 1]
+    return kept, [end[rng.integers(len(end))] for end in ends]
+
+
+def _signed_cells(rng: Rng, cells: list) -> list:
     """Cells for things with signs, each with its right neighbour: [thing, sign, thing, sign, ...]."""
     chosen: list = []
     for i in rng.permutation(len(cells)):
         column, row = cells[i]
         pair = [(column, row), (column + 1, row)]
-        if column + 1 < columns and not set(pair) & set(chosen):
+        if pair[1] in cells and not set(pair) & set(chosen):
             chosen += pair
         if len(chosen) // 2 >= max(1, len(cells) // CELLS_PER_SIGN):
             break
