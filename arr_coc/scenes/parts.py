@@ -28,14 +28,18 @@ def add_host(
     box: Box,
     details: Sequence[str],
     colours: tuple[str, str] | None = None,
+    *,
+    grounded: bool = True,
 ) -> Thing:
     """Draw a sign, flag, door or shirt that carries one of the details, keys of `HOST_DETAILS`.
 
-    `colours` are its own and its emblem's; drawn at random where not given.
+    `colours` are its own and its emblem's; drawn at random where not given. It casts a
+    shadow where it is `grounded`.
     """
     colour, other = colours or two_colours(rng)
     rgb = drawing.jitter(colour, rng)
-    drawing.shadow(canvas.picture, box)
+    if grounded:
+        drawing.shadow(canvas.picture, box)
     mask, area = drawing.draw_host(canvas.picture, name, rgb, box)
     kind = details[rng.integers(len(details))]
     if kind == "emblem":

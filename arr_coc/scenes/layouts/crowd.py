@@ -5,7 +5,7 @@ from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
 from arr_coc.scenes.layouts.paint import glyph, rounded
-from arr_coc.scenes.parts import HOST_DETAILS, add_host
+from arr_coc.scenes.parts import add_host
 from arr_coc.scenes.questions import Thing
 
 CELL = 146  # pixels that a thing gets, each way; the things stand anywhere in their cells
@@ -38,8 +38,6 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     free = [free[i] for i in rng.permutation(len(free))[:filled]]
     names, counted = cast(rng, len(free) - len(hosts) + len(signed) // 2, plan.most, SCENERY)
     colours, asked = deal_colours(rng, len(names) + len(hosts) + len(signed) // 2, plan)
-    details = [detail for detail, kind in HOST_DETAILS.items() if kind in plan.wanted]
-    details = details or list(HOST_DETAILS)
     signs = []
     for left, _ in zip(signed[::2], signed[1::2], strict=True):
         box = (left[0] * across, left[1] * down, (left[0] + 2) * across, (left[1] + 1) * down)
@@ -55,7 +53,8 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
             colour = colours.pop()
             others = [c for c in drawing.COLOURS if c != colour]
             pair = (colour, others[rng.integers(len(others))])
-            add_host(rng, canvas, name, _within(rng, box, HOST_SIZES[name]), details, pair)
+            place = _within(rng, box, HOST_SIZES[name])
+            add_host(rng, canvas, name, place, plan.details(name), pair)
     dealt = tuple(("", c) for c in asked)
     return Facts(setting, counted, dealt, tuple(signs), scenery=SCENERY)
 

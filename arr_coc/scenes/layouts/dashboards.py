@@ -1,6 +1,7 @@
 """A dashboard: several charts with titles, bars upright or lying, and tiles with a number."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -28,6 +29,16 @@ STYLES: tuple[tuple[RGB, RGB, RGB, RGB], ...] = (
     ((240, 234, 224), (253, 251, 246), (70, 56, 46), (212, 204, 192)),
     ((222, 234, 230), (250, 253, 252), (34, 62, 60), (190, 210, 206)),
 )
+
+
+class Plot(NamedTuple):
+    """Where and how bars are drawn; `rows` are label, colour and value of each."""
+
+    paint: ImageDraw.ImageDraw
+    box: Box
+    rows: Sequence[tuple[str, str, int]]
+    font: ImageFont.FreeTypeFont
+    style: tuple[RGB, RGB, RGB, RGB]
 
 
 def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
@@ -120,68 +131,56 @@ def _chart(
     font = font_for(rng, ["north 99"], (card[2] - card[0]) * 0.4, 28, canvas.detail)
     at = (card[0] + 16, card[1] + 10 + font.size * 0.7)
     title_box = write(paint, at, title.capitalize(), resized(font, font.size * 1.1), style[2])
-    plot = (card[0] + 14, title_box[3] + 6, card[2] - 14, card[3] - 8)
+    box = (card[0] + 14, title_box[3] + 6, card[2] - 14, card[3] - 8)
     values = [int(v) for v in rng.choice(np.arange(10, 100), len(named), replace=False)]
+    rows = [(*pair, value) for pair, value in zip(named, values, strict=True)]
     parts = _lying if rng.random() < LYING_SHARE else _upright
-    bars = parts(rng, paint, plot, list(zip(named, values, strict=True)), font, style)
+    bars = parts(rng, Plot(paint, box, rows, font, style))
     for bar in bars:
         canvas.add(bar)
     return Chart(title, title_box, tuple(bars))
 
 
-def _upright(
-    rng: Rng,
-    paint: ImageDraw.ImageDraw,
-    plot: Box,
-    rows: Sequence,
-    font: ImageFont.FreeTypeFont,
-    style,
-) -> list[Thing]:
+def _upright(rng: Rng, plot: Plot) -> list[Thing]:
     """Upright bars, the value above each and its label below."""
+    paint, box, rows, font, style = plot
     line = font.size * 1.3
-    floor, ceiling = plot[3] - line, plot[1] + line
-    step, bars = (plot[2] - plot[0]) / len(rows), []
-    longest = max(font.getlength(name.upper()) for (name, _), _ in rows)
+    floor, ceiling = box[3] - line, box[1] + line
+    step, bars = (box[2] - box[0]) / len(rows), []
+    longest = max(font.getlength(name.upper()) for name, _, _ in rows)
     small = resized(font, font.size * min(1.0, (step - 8) / longest))
     for share in (0.25, 0.5, 0.75, 1.0):
         y = floor - (floor - ceiling) * share
-        paint.line((plot[0], y, plot[2], y), mix(style[3], style[1], 0.5))
-    for i, ((name, colour), value) in enumerate(rows):
-        x0 = plot[0] + i * step
+        paint.line((box[0], y, box[2], y), mix(style[3], style[1], 0.5))
+    for i, (name, colour, value) in enumerate(rows):
+        x0 = box[0] + i * step
         peak = round(floor - (floor - ceiling) * value / 100)
         bar = (x0 + 0.2 * step, peak, x0 + 0.8 * step, floor)
         paint.rectangle(bar, drawing.jitter(colour, rng), mix(style[2], style[1], 0.5))
         middle = x0 + step / 2
         spot = write(paint, (middle, peak - line / 2), str(value), font, style[2], "mm")
         label = write(paint, (middle, floor + line / 2), name.upper(), small, style[2], "mm")
-        box = _around([bar, spot, label])
-        bars.append(Thing(name, colour, box, "value", str(value), spot))
-    paint.line((plot[0], floor, plot[2], floor), style[2], 2)
+        bars.append(Thing(name, colour, _around([bar, spot, label]), "value", str(value), spot))
+    paint.line((box[0], floor, box[2], floor), style[2], 2)
     return bars
 
 
-def _lying(
-    rng: Rng,
-    paint: ImageDraw.ImageDraw,
-    plot: Box,
-    rows: Sequence,
-    font: ImageFont.FreeTypeFont,
-    style,
-) -> list[Thing]:
+def _lying(rng: Rng, plot: Plot) -> list[Thing]:
     """Lying bars, the label left of each and the value behind its end."""
-    font = resized(font, min(font.size, (plot[3] - plot[1]) / len(rows) / 1.3))
-    left = plot[0] + max(font.getlength(name.upper()) for (name, _), _ in rows) + 12
-    right = plot[2] - font.getlength("99") - 12
-    step, bars = (plot[3] - plot[1]) / len(rows), []
-    for i, ((name, colour), value) in enumerate(rows):
-        y0 = plot[1] + i * step
+    paint, box, rows, font, style = plot
+    font = resized(font, min(font.size, (box[3] - box[1]) / len(rows) / 1.3))
+    left = box[0] + max(font.getlength(name.upper()) for name, _, _ in rows) + 12
+    right = box[2] - font.getlength("99") - 12
+    step, bars = (box[3] - box[1]) / len(rows), []
+    for i, (name, colour, value) in enumerate(rows):
+        y0 = box[1] + i * step
         end, middle = round(left + (right - left) * value / 100), y0 + step / 2
         bar = (left, y0 + 0.18 * step, end, y0 + 0.82 * step)
         paint.rectangle(bar, drawing.jitter(colour, rng), mix(style[2], style[1], 0.5))
         spot = write(paint, (end + 6, middle), str(value), font, style[2])
         label = write(paint, (left - 6, middle), name.upper(), font, style[2], "rm")
         bars.append(Thing(name, colour, _around([bar, spot, label]), "value", str(value), spot))
-    paint.line((left, plot[1], left, plot[3]), style[2], 2)
+    paint.line((left, box[1], left, box[3]), style[2], 2)
     return bars
 
 

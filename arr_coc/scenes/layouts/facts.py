@@ -7,8 +7,10 @@ import numpy as np
 
 from arr_coc.scenes import drawing
 from arr_coc.scenes.drawing import Box, Rng
+from arr_coc.scenes.parts import HOST_DETAILS
 from arr_coc.scenes.questions import Thing
 
+NARROW_HOSTS = ("door", "shirt")
 _REST_COLOURS = 4  # so many colours are kept for the things that no count is about
 
 
@@ -18,6 +20,11 @@ class Plan:
 
     wanted: tuple[str, ...]
     most: int
+
+    def details(self, host: str) -> list[str]:
+        """What a sign, flag, door or shirt carries: what is wanted, and no word where it is narrow."""
+        fitting = [d for d in HOST_DETAILS if d != "word" or host not in NARROW_HOSTS]
+        return [d for d in fitting if HOST_DETAILS[d] in self.wanted] or fitting
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ GLASS = (176, 200, 214)
 ROOFS = ((150, 104, 92), (112, 118, 130), (140, 120, 104))
 GROUND_FLOOR, FLOOR = 126, 62  # pixels of height
 PANE = (26, 38)  # pixels of an upper window
+NARROWEST_BOARD = 74  # pixels
 BOARD_HEIGHT = 34  # pixels of the board with a shop's name
 
 
@@ -67,8 +68,12 @@ def _windows(rng: Rng, paint: ImageDraw.ImageDraw, wall: Box, floors: int) -> li
 
 
 def fascia(rng: Rng, canvas: Canvas, box: Box, *, board: bool) -> Thing | None:
-    """A shop window in `box` under an awning, or under a `board` with a word, which is returned."""
+    """A shop window in `box` under an awning, or under a `board` with a word, which is returned.
+
+    A window too narrow for a word that can be read has an awning.
+    """
     x0, y0, x1, y1 = box
+    board = board and x1 - x0 >= NARROWEST_BOARD
     paint = ImageDraw.Draw(canvas.picture)
     head = BOARD_HEIGHT if board else 26
     window(

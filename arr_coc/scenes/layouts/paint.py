@@ -133,6 +133,7 @@ def person(
     """Somebody in a shirt with a number, word or emblem; returns the shirt, which is the thing."""
     paint = ImageDraw.Draw(canvas.picture)
     x0, y0, x1, y1 = box
+    drawing.shadow(canvas.picture, (x0 + 16, y0, x1 - 16, y1))
     middle, tall, wide = (x0 + x1) / 2, y1 - y0, x1 - x0
     skin, hair, trousers = (
         pick(rng, SKINS),
@@ -150,7 +151,7 @@ def person(
     r = tall * 0.115
     paint.rectangle((middle - r * 0.4, neck - 8, middle + r * 0.4, neck + 8), skin)
     shirt = rounded(x0, neck, x1, hip)
-    thing = add_host(rng, canvas, "shirt", shirt, details, colours)
+    thing = add_host(rng, canvas, "shirt", shirt, details, colours, grounded=False)
     top = y0 + 2
     paint.ellipse((middle - r * 1.08, top - 2, middle + r * 1.08, top + 2 * r), hair)
     paint.ellipse((middle - r * 0.9, top + r * 0.35, middle + r * 0.9, top + 2.2 * r), skin)

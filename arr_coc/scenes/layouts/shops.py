@@ -9,7 +9,7 @@ from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
 from arr_coc.scenes.layouts.fronts import AWNINGS, GLASS, WINDOW_FRAME, name_board
 from arr_coc.scenes.layouts.paint import WALLS, awning, glyph, mix, pick, rounded, window
-from arr_coc.scenes.parts import HOST_DETAILS, add_host
+from arr_coc.scenes.parts import add_host
 from arr_coc.scenes.questions import Thing
 
 SHOP = (322, 250)  # pixels across and down, about
@@ -32,7 +32,6 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
         for column in range(columns)
     ]
     goods = max(1, int((wide - DOOR_WIDTH - 56) / GOOD))
-    details = [detail for detail, kind in HOST_DETAILS.items() if kind in plan.wanted]
     words = [str(word) for word in rng.permutation(writing.WORDS)[: len(boxes)]]
     counts = [int(rng.integers(max(1, goods - 1), goods + 1)) for _ in boxes]
     while sum(counts) > MOST_GOODS:
@@ -43,7 +42,7 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     signs: list[tuple[str, Thing, Thing]] = []
     for box, word, count, door in zip(boxes, words, counts, doors, strict=True):
         inside = [(names.pop(), colours.pop()) for _ in range(count)]
-        sign, things = _shop(rng, canvas, box, word, inside, door, details or ["number"])
+        sign, things = _shop(rng, canvas, box, word, inside, door, plan.details("door"))
         signs += [("shop", thing, sign) for thing in things]
     dealt = tuple(("door", c) for c in asked_doors)
     return Facts("shops", counted, dealt, tuple(signs), scenery=SCENERY)

@@ -11,7 +11,7 @@ from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
 from arr_coc.scenes.layouts.fronts import WINDOW_FRAME, fascia, house
 from arr_coc.scenes.layouts.paint import glyph, mix, person, pick, ramp, rounded, tree
-from arr_coc.scenes.parts import HOST_DETAILS, add_host
+from arr_coc.scenes.parts import add_host
 from arr_coc.scenes.questions import Thing
 
 BAND = 500  # pixels of height that a row of houses with its pavement gets, about
@@ -31,8 +31,6 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     width, height = canvas.size
     bands = max(1, round(height / BAND))
     canvas.picture = ramp(canvas.size, *pick(rng, SKIES))
-    details = [detail for detail, kind in HOST_DETAILS.items() if kind in plan.wanted]
-    details = details or list(HOST_DETAILS)
     rows = [_widths(rng, width) for _ in range(bands)]
     doors, asked_doors = deal_colours(rng, sum(map(len, rows)), plan)
     spots = [[rng.random() < PEOPLE_SHARE for _ in range(round(width / SPOT))] for _ in rows]
@@ -45,13 +43,13 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
         top, bottom = band * height / bands, (band + 1) * height / bands
         ground = round(top + (bottom - top) * 0.58)
         _backdrop(rng, canvas, (top, ground))
-        _houses(rng, canvas, widths, (top, ground), doors, details)
+        _houses(rng, canvas, widths, (top, ground), doors, plan)
         _pavement(rng, canvas, (ground, bottom))
         free = width / len(spots[band])
         for i, is_person in enumerate(spots[band]):
             spot = (i * free, ground, (i + 1) * free, bottom)
             if is_person:
-                _somebody(rng, canvas, spot, shirts.pop(), details)
+                _somebody(rng, canvas, spot, shirts.pop(), plan)
             else:
                 signs += _something(rng, canvas, spot, names.pop(), colours.pop())
     dealt = [("door", c) for c in asked_doors] + [("shirt", c) for c in asked_shirts]
@@ -83,7 +81,7 @@ def _houses(
     widths: Sequence[float],
     span: tuple[float, float],
     doors: list[str],
-    details: Sequence[str],
+    plan: Plan,
 ) -> None:
     """A row of houses from the sky (top of `span`) to the ground, each with a door."""
     paint, x = ImageDraw.Draw(canvas.picture), 0.0
@@ -94,7 +92,7 @@ def _houses(
         box = rounded(door_x, span[1] - DOOR[1], door_x + DOOR[0], span[1])
         paint.rectangle((box[0] - 5, box[1] - 5, box[2] + 4, box[3]), WINDOW_FRAME)
         colour = doors.pop()
-        add_host(rng, canvas, "door", box, details, (colour, _other(rng, colour)))
+        add_host(rng, canvas, "door", box, plan.details("door"), (colour, _other(rng, colour)))
         free = (x + 12, x + wide - DOOR[0] - 26) if right else (x + DOOR[0] + 26, x + wide - 12)
         shop = (free[0], span[1] - 112, free[1], span[1] - 8)
         fascia(rng, canvas, shop, board=bool(rng.random() < FASCIA_SHARE))
@@ -104,7 +102,8 @@ def _houses(
             flag = rounded(flag_x, top - 8, flag_x + FLAG[0], top - 8 + FLAG[1])
             if flag[1] > max(roof, span[0]) and flag[3] < box[1] - 6:
                 colour = str(pick(rng, list(drawing.COLOURS)))
-                add_host(rng, canvas, "flag", flag, details, (colour, _other(rng, colour)))
+                pair = (colour, _other(rng, colour))
+                add_host(rng, canvas, "flag", flag, plan.details("flag"), pair, grounded=False)
         x += wide
 
 
@@ -131,15 +130,19 @@ def _pavement(rng: Rng, canvas: Canvas, span: tuple[float, float]) -> None:
         paint.rectangle((x, (kerb + bottom) / 2, x + 46, (kerb + bottom) / 2 + 5), (236, 234, 226))
 
 
-def _somebody(rng: Rng, canvas: Canvas, spot: Box, colour: str, details: Sequence[str]) -> None:
+def _somebody(rng: Rng, canvas: Canvas, spot: Box, colour: str, plan: Plan) -> None:
     """A person in a shirt of the colour, somewhere in the spot."""
     tall = min(PERSON[1], spot[3] - spot[1] - 2) * rng.uniform(0.94, 1)
     wide = min(PERSON[0], spot[2] - spot[0] - 8)
     x = spot[0] + rng.uniform(4, spot[2] - spot[0] - wide - 4)
     foot = spot[3] - rng.uniform(2, max(3, spot[3] - spot[1] - tall))
-    # A word would be too small on a shirt: it is worn where only words are wanted.
-    worn = [detail for detail in details if detail != "word"] or details
-    person(rng, canvas, (x, foot - tall, x + wide, foot), (colour, _other(rng, colour)), worn)
+    person(
+        rng,
+        canvas,
+        (x, foot - tall, x + wide, foot),
+        (colour, _other(rng, colour)),
+        plan.details("shirt"),
+    )
 
 
 def _something(
