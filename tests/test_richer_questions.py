@@ -3,11 +3,13 @@
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from arr_coc.evaluate import question_only
 from arr_coc.scenes import drawing, wordings
 from arr_coc.scenes.layouts import LAYOUTS
+from arr_coc.scenes.layouts.facts import sized
 from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.richer import ENTRY_KINDS, RICHER_KINDS, gap
 from arr_coc.scenes.scene import DEV_SEED, make_scene
@@ -217,12 +219,17 @@ CHECKS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_question_has_two_answers(layout):
+    """Also where nobody asked for a kind, and no layout was drawn to suit it."""
     for number in range(8):
-        scene = make_scene(DEV_SEED + 100 + number, world="large", layouts=[layout])
+        scene = make_scene(
+            DEV_SEED + 100 + number, world="large", layouts=[layout], size=(640, 640)
+        )
         answers = {}
         for question in scene.questions:
             if question.kind == "setting":
                 continue
+            if question.kind in CHECKS:
+                CHECKS[question.kind](scene, question)
             text = " ".join(words_of(question.text))
             assert answers.setdefault(text, question.answer) == question.answer, text
 
@@ -284,6 +291,14 @@ def test_no_guess_among_the_named(kind):
         for names, answer in offers[half:]
     )
     assert right / (len(offers) - half) < 0.62
+
+
+def test_a_slender_thing_is_drawn_as_large_as_a_square_one():
+    rng, room = np.random.default_rng(1), (200.0, 200.0)
+    areas = [
+        np.mean([np.prod(sized(rng, a, 50, 90, room)) for _ in range(400)]) for a in (0.4, 1, 2)
+    ]
+    assert max(areas) < 1.1 * min(areas)
 
 
 @pytest.mark.parametrize("kind", ["count", "count_colour"])

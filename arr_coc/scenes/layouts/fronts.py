@@ -16,15 +16,21 @@ ROOFS = ((150, 104, 92), (112, 118, 130), (140, 120, 104))
 GROUND_FLOOR, FLOOR = 126, 62  # pixels of height
 PANE = (26, 38)  # pixels of an upper window
 NARROWEST_BOARD = 74  # pixels
+POSTS = 16  # pixels of height under a billboard
 BOARD_HEIGHT = 34  # pixels of the board with a shop's name
 
 
-def house(rng: Rng, paint: ImageDraw.ImageDraw, box: Box) -> tuple[float, list[Box]]:
-    """A house in `box`, mostly lower than it; returns the wall's upper end and its upper windows."""
+def house(
+    rng: Rng, paint: ImageDraw.ImageDraw, box: Box, *, low: bool = False
+) -> tuple[float, list[Box]]:
+    """A house in `box`, mostly lower than it, a `low` one without upper floors.
+
+    Returns the wall's upper end and its upper windows.
+    """
     x0, y0, x1, y1 = box
     wall = pick(rng, WALLS)
     floors = max(0, int((y1 - y0 - GROUND_FLOOR - 22) / FLOOR))
-    floors -= int(floors > 1 and rng.random() < 0.4)
+    floors = 0 if low else floors - int(floors > 1 and rng.random() < 0.4)
     top = y1 - GROUND_FLOOR - floors * FLOOR
     shade, pale = mix(wall, (80, 70, 70), 0.3), mix(wall, (255, 255, 255), 0.5)
     peak = min(top - y0, rng.uniform(16, 34))
@@ -85,15 +91,30 @@ def fascia(rng: Rng, canvas: Canvas, box: Box, *, board: bool) -> Thing | None:
     return name_board(rng, canvas, rounded(x0 - 5, y0 - 4, x1 + 5, y0 + head), writing.word(rng))
 
 
-def name_board(rng: Rng, canvas: Canvas, box: Box, word: str, colour: str | None = None) -> Thing:
+def billboard(rng: Rng, canvas: Canvas, box: Box) -> Thing:
+    """A billboard on two posts, lit from below, with a word or a formula."""
+    x0, y0, x1, y1 = box
+    paint, foot = ImageDraw.Draw(canvas.picture), y1 - POSTS
+    for x in (x0 + 0.22 * (x1 - x0), x0 + 0.78 * (x1 - x0)):
+        paint.rectangle((x - 3, foot, x + 3, y1), (104, 104, 112))
+        paint.polygon(((x - 8, foot + 5), (x + 8, foot + 5), (x, foot - 2)), (244, 226, 150))
+    return _board_thing(rng, canvas, "billboard", box, (x0, y0, x1, foot), writing.word(rng))
+
+
+def name_board(rng: Rng, canvas: Canvas, box: Box, word: str) -> Thing:
     """A shop's board with its name on a plate: a sign."""
-    colour = colour or str(pick(rng, list(drawing.COLOURS)))
+    return _board_thing(rng, canvas, "sign", box, box, word)
+
+
+def _board_thing(rng: Rng, canvas: Canvas, name: str, box: Box, board: Box, word: str) -> Thing:
+    """A thing that is, or holds, a coloured `board` with a word on a plate."""
+    colour = str(pick(rng, list(drawing.COLOURS)))
     rgb: RGB = drawing.jitter(colour, rng)
     paint = ImageDraw.Draw(canvas.picture)
     edge = mix(rgb, (30, 30, 40) if sum(rgb) > 330 else (255, 255, 255), 0.7)
-    paint.rounded_rectangle(box, 5, fill=rgb, outline=edge, width=3)
-    area = (box[0] + 6, box[1] + 4, box[2] - 6, box[3] - 4)
+    paint.rounded_rectangle(board, 5, fill=rgb, outline=edge, width=3)
+    area = (board[0] + 6, board[1] + 4, board[2] - 6, board[3] - 4)
     where = writing.plate(rng, canvas.picture, word, area, canvas.detail, at="anywhere")
-    thing = Thing("sign", colour, box, "word", word, where)
+    thing = Thing(name, colour, box, "word", word, where)
     canvas.add(thing)
     return thing

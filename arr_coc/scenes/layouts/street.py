@@ -9,7 +9,7 @@ from arr_coc.scenes import drawing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
-from arr_coc.scenes.layouts.fronts import WINDOW_FRAME, fascia, house
+from arr_coc.scenes.layouts.fronts import POSTS, WINDOW_FRAME, billboard, fascia, house
 from arr_coc.scenes.layouts.paint import glyph, mix, person, pick, ramp, rounded, tree
 from arr_coc.scenes.parts import add_host
 from arr_coc.scenes.questions import Thing
@@ -20,7 +20,9 @@ PEOPLE_SHARE, SIGN_SHARE = 0.45, 0.45  # of the spots; of the things that have r
 PERSON = (104, 182)  # width and height in pixels
 SPOT = 118  # pixels of pavement that somebody or something gets
 FLAG_SHARE, FASCIA_SHARE = 0.4, 0.5  # of the houses
-FLAG, DOOR = (66, 70), (60, 112)  # pixels
+FLAG, DOOR, BILLBOARD = (66, 70), (60, 112), (132, 76)  # pixels
+BILLBOARD_SHARE = 0.6  # of the streets
+HIGHEST_ROOF = 34  # pixels over a wall
 SCENERY = ("tree", "house")
 SKIES = (((196, 222, 244), (244, 240, 226)), ((238, 216, 204), (250, 238, 210)))
 SKIES += (((206, 214, 236), (240, 226, 236)),)
@@ -38,12 +40,14 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     shirts, asked_shirts = deal_colours(rng, people, plan)
     names, counted = cast(rng, sum(map(len, spots)) - people, plan.most, SCENERY)
     colours, _ = deal_colours(rng, len(names), plan)
+    # At most one billboard in a picture, so that it needs no other name.
+    advert = int(rng.integers(len(rows[0]))) if rng.random() < BILLBOARD_SHARE else None
     signs: list[tuple[str, Thing, Thing]] = []
     for band, widths in enumerate(rows):
         top, bottom = band * height / bands, (band + 1) * height / bands
         ground = round(top + (bottom - top) * 0.58)
         _backdrop(rng, canvas, (top, ground))
-        _houses(rng, canvas, widths, (top, ground), doors, plan)
+        _houses(rng, canvas, widths, (top, ground), doors, plan, advert if band == 0 else None)
         _pavement(rng, canvas, (ground, bottom))
         free = width / len(spots[band])
         for i, is_person in enumerate(spots[band]):
@@ -82,12 +86,20 @@ def _houses(
     span: tuple[float, float],
     doors: list[str],
     plan: Plan,
+    low: int | None,
 ) -> None:
-    """A row of houses from the sky (top of `span`) to the ground, each with a door."""
+    """A row of houses from the sky (top of `span`) to the ground, each with a door.
+
+    House number `low`, if any, has a billboard on its roof.
+    """
     paint, x = ImageDraw.Draw(canvas.picture), 0.0
-    for wide in widths:
+    for i, wide in enumerate(widths):
         right = rng.random() < 0.5
-        roof, windows = house(rng, paint, (x, span[0] + 8, x + wide, span[1]))
+        roof, windows = house(rng, paint, (x, span[0] + 8, x + wide, span[1]), low=i == low)
+        foot = roof - HIGHEST_ROOF + POSTS
+        if i == low and foot - BILLBOARD[1] > span[0]:
+            middle, half = x + wide / 2, min(BILLBOARD[0], wide - 16) / 2
+            billboard(rng, canvas, rounded(middle - half, foot - BILLBOARD[1], middle + half, foot))
         door_x = x + wide - DOOR[0] - 12 if right else x + 12
         box = rounded(door_x, span[1] - DOOR[1], door_x + DOOR[0], span[1])
         paint.rectangle((box[0] - 5, box[1] - 5, box[2] + 4, box[3]), WINDOW_FRAME)
