@@ -293,6 +293,15 @@ def test_no_guess_among_the_named(kind):
     assert right / (len(offers) - half) < 0.62
 
 
+@pytest.mark.parametrize("kind", ["beside", "leftmost"])
+def test_what_is_named_in_an_answer_is_there_once(kind):
+    """Of the many doors and signs of a street none is an answer, or they would be most answers."""
+    pairs = [(scene, q) for scene in scenes_of(kind, 40) for q in scene.questions]
+    names = [[t.name for t in objects(scene)].count(q.answer) for scene, q in pairs]
+    assert len(names) >= 20 and set(names) == {1}
+    assert Counter(q.answer for _, q in pairs).most_common(1)[0][1] < 0.2 * len(pairs)
+
+
 def test_a_slender_thing_is_drawn_as_large_as_a_square_one():
     rng, room = np.random.default_rng(1), (200.0, 200.0)
     areas = [

@@ -20,6 +20,8 @@ from arr_coc.scenes.writing import QUARTERS
 SIDES = (512, 1280)  # pixels of a picture's side, fewest and most
 MOST, MOST_RANGE = 4, (2, 9)  # things that a question counts or compares, at most
 ALL_KINDS = (*KINDS, *RICHER_KINDS)
+# Answered by the name of a thing, which only one thing has: else most answers would be "door" or "sign".
+NAMING_KINDS = ("beside", "leftmost")
 HOST_KINDS = ("number", "word", "emblem_colour")
 
 
@@ -82,6 +84,9 @@ def _ask(rng: Rng, kind: str, asked: Asked, size: tuple[int, int]) -> list[Quest
     things, facts = _fit_for(kind, asked), asked.facts
     told = {"setting": facts.setting, "counted": facts.counted, "scenery": facts.scenery}
     found = list(questions.ask(rng, kind, things, size, **told))
+    if kind in NAMING_KINDS:
+        names = {thing.name for thing in asked.unique}
+        found = [question for question in found if question.answer in names]
     if kind in HOST_KINDS:
         found += questions.ask_by_colour(rng, things, kind)
     return [found[i] for i in rng.permutation(len(found))[:MOST_ASKED]]
