@@ -15,6 +15,8 @@ from PIL import Image
 
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.drawing import Box, Rng
+from arr_coc.scenes.grounds import PLAIN
+from arr_coc.scenes.hands import HOME, Style, style_of
 from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, Question, Thing, ask
 
 TEST_SEED = 1_000_000_000
@@ -35,7 +37,8 @@ SMALLEST_PRICED = 76  # pixels across: a smaller thing would vanish behind its t
 class Scene:
     """A picture (RGB) with its things and questions.
 
-    `setting` names what the whole picture shows, one of `drawing.SETTINGS` or `PANELS`. `things_map` is
+    `setting` names what the whole picture shows, one of `drawing.SETTINGS` or `PANELS`, or
+    `grounds.PLAIN` where nobody could say. `things_map` is
     `(ceil(H / MAP_STRIDE), ceil(W / MAP_STRIDE))` uint8: 0 background, `1 + i` thing i,
     `DETAIL_CODE + 1 + i` the small detail of thing i.
     """
@@ -54,12 +57,15 @@ def make_scene(
     size: tuple[int, int] = (512, 512),
     kinds: Sequence[str] | None = None,
     detail: float = 1.0,
+    hand: str = HOME,
 ) -> Scene:
     """The scene of `seed`: `size` is (width, height) in pixels, `detail` scales emblems and writing.
 
     Things keep their size in pixels whatever the size of the picture, a larger one holds more.
     `kinds` limits the questions to those kinds and sees to it that most scenes can be asked them.
-    Raises ValueError for an unknown kind, a side under 96 pixels, or `detail` outside [0.25, 3].
+    `hand` names who draws, one of `hands.HANDS`, or `hands.ANY` for one of those for training.
+    Raises ValueError for an unknown kind or hand, a hand held out of training with a seed for it, a
+    side under 96 pixels, or `detail` outside [0.25, 3].
     """
     chosen = tuple(KINDS if kinds is None else kinds)
     unknown = set(chosen) - set(KINDS)
@@ -71,8 +77,9 @@ def make_scene(
         )
     if not LEAST_DETAIL <= detail <= MOST_DETAIL:
         raise ValueError(f"detail {detail} is outside [{LEAST_DETAIL}, {MOST_DETAIL}]")
+    style = style_of(hand, seed, first_held_out_seed=DEV_SEED, wanted=kinds or ())
     rng = np.random.default_rng(seed)
-    canvas = Canvas(size, detail)
+    canvas = Canvas(size, detail, style)
     panel_kinds = [kind for kind in chosen if kind in PANEL_KINDS]
     share = PANEL_SHARE if kinds is None else len(panel_kinds) / len(chosen)
     counted = None
@@ -82,21 +89,24 @@ def make_scene(
         setting, counted = _things(rng, canvas, chosen if kinds else ())
     is_panel = setting in PANELS
     fitting = [kind for kind in chosen if kind == "setting" or (kind in PANEL_KINDS) == is_panel]
+    if setting == PLAIN:
+        fitting = [kind for kind in fitting if kind != "setting"]
     questions = tuple(
         question
         for kind in fitting
         for question in ask(rng, kind, canvas.things, size, setting=setting, counted=counted)
     )
-    picture, things = canvas.picture, tuple(canvas.things)
+    picture = style.finish(canvas.picture) if style else canvas.picture
+    things = tuple(canvas.things)
     return Scene(seed, picture, questions, things, setting, canvas.things_map)
 
 
 class Canvas:
     """A picture being drawn, with the things on it and the map of where they are."""
 
-    def __init__(self, size: tuple[int, int], detail: float) -> None:
-        """`size` is (width, height); `detail` scales emblems and writing."""
-        self.size, self.detail = size, detail
+    def __init__(self, size: tuple[int, int], detail: float, hand: Style | None = None) -> None:
+        """`size` is (width, height); `detail` scales emblems and writing; None is the home hand."""
+        self.size, self.detail, self.hand = size, detail, hand
         self.picture: Image.Image | None = None
         self.things: list[Thing] = []
         self.things_map = np.zeros((-(-size[1] // MAP_STRIDE), -(-size[0] // MAP_STRIDE)), np.uint8)
@@ -130,13 +140,13 @@ def _things(rng: Rng, canvas: Canvas, wanted: Sequence[str]) -> tuple[str, str |
 
     `wanted` are the kinds of question that the scene should be asked; empty for no preference.
     """
-    canvas.picture, setting = drawing.background(rng, canvas.size)
-    counted, cast = _cast(rng, canvas.size, wanted)
+    canvas.picture, setting = drawing.background(rng, canvas.size, canvas.hand)
+    counted, cast = _cast(rng, canvas, wanted)
     share = 1.0 if {"price", "cheapest"} & set(wanted) else PRICED_SHARE
     priced = rng.random() < share
     details = [detail for detail, kind in _HOST_DETAILS.items() if kind in wanted]
     for name, side in cast:
-        placed = _place(rng, name, side, canvas.size, [thing.box for thing in canvas.things])
+        placed = _place(rng, canvas, name, side)
         if placed is None:
             continue
         box, angle = placed
@@ -155,11 +165,13 @@ _HOST_DETAILS = {  # what a host carries -> the kind of question about it
 
 
 def _cast(
-    rng: Rng, size: tuple[int, int], wanted: Sequence[str]
+    rng: Rng, canvas: Canvas, wanted: Sequence[str]
 ) -> tuple[str | None, list[tuple[str, float]]]:
     """Who appears: the name to count, if any, and `(name, side in pixels)`, largest first."""
+    size = canvas.size
     area = size[0] * size[1] / 512**2  # of the usual picture
-    names = list(rng.permutation(drawing.glyph_names()))
+    known = canvas.hand.names() if canvas.hand else drawing.glyph_names()
+    names = list(rng.permutation(known))
     host_share = 1.0 if set(_HOST_DETAILS.values()) & set(wanted) else 0.8
     hosts = list(rng.permutation(drawing.HOSTS)[: 1 + (rng.random() < 0.6 * area)])
     cast = [(host, rng.uniform(110, 180)) for host in hosts if rng.random() < host_share]
@@ -181,14 +193,15 @@ _HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}  # widt
 
 
 def _place(
-    rng: Rng, name: str, side: float, size: tuple[int, int], taken: Sequence[Box]
+    rng: Rng, canvas: Canvas, name: str, side: float
 ) -> tuple[Box, float] | None:
     """A free box for a thing whose longer side is `side`, and its angle in degrees.
 
     None where there is no room: after some attempts the thing shrinks, down to 30 pixels.
     """
+    size, taken = canvas.size, [thing.box for thing in canvas.things]
     angle = 0.0 if name in drawing.HOSTS else float(rng.uniform(-12, 12))
-    aspect = _HOST_ASPECTS.get(name) or drawing.glyph_aspect(name, angle)
+    aspect = _HOST_ASPECTS.get(name) or drawing.glyph_aspect(name, angle, canvas.hand)
     for attempt in range(60):
         long_side = side * (0.97**attempt if attempt > 20 else 1)
         width, height = long_side * min(1, aspect), long_side * min(1, 1 / aspect)
@@ -218,13 +231,16 @@ def _add_glyph(
 ) -> None:
     """Draw a glyph; where `priced`, mostly with a price tag stuck on it."""
     colour, _ = _colours(rng)
-    drawing.shadow(canvas.picture, box)
-    mask = drawing.draw_glyph(canvas.picture, name, drawing.jitter(colour, rng), box, angle)
+    rgb = drawing.jitter(colour, rng)
+    if canvas.hand and canvas.hand.own_colours:
+        colour = rgb = None
+    drawing.shadow(canvas.picture, box, canvas.hand)
+    mask = drawing.draw_glyph(canvas.picture, name, rgb, box, angle, canvas.hand)
     if not priced or box[2] - box[0] < SMALLEST_PRICED or rng.random() < 0.2:
         return canvas.add(Thing(name, colour, box), mask)
     text = f"${rng.integers(2, 100)}"
     area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
-    where = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+    where = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand)
     canvas.add(Thing(name, colour, box, "price", text, where), mask)
 
 
@@ -232,8 +248,8 @@ def _add_host(rng: Rng, canvas: Canvas, name: str, box: Box, details: Sequence[s
     """Draw a sign, flag, door or shirt that carries one of the details, keys of `_HOST_DETAILS`."""
     colour, other = _colours(rng)
     rgb = drawing.jitter(colour, rng)
-    drawing.shadow(canvas.picture, box)
-    mask, area = drawing.draw_host(canvas.picture, name, rgb, box)
+    drawing.shadow(canvas.picture, box, canvas.hand)
+    mask, area = drawing.draw_host(canvas.picture, name, rgb, box, canvas.hand)
     kind = details[rng.integers(len(details))]
     if kind == "emblem":
         detail, where = other, _emblem_box(rng, area, canvas.detail)
@@ -241,7 +257,7 @@ def _add_host(rng: Rng, canvas: Canvas, name: str, box: Box, details: Sequence[s
         drawing.draw_emblem(canvas.picture, shape, drawing.jitter(other, rng), rgb, where)
     else:
         detail = writing.number(rng) if kind == "number" else writing.word(rng)
-        where = writing.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere")
+        where = writing.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere", hand=canvas.hand)
     canvas.add(Thing(name, colour, box, kind, detail, where), mask)
 
 
@@ -255,9 +271,9 @@ def _emblem_box(rng: Rng, area: Box, detail: float) -> Box:
 
 def _panel(rng: Rng, canvas: Canvas, kinds: Sequence[str]) -> str:
     """A chart or a form fills the picture; returns which."""
-    canvas.picture, _ = drawing.background(rng, canvas.size)
+    canvas.picture, _ = drawing.background(rng, canvas.size, canvas.hand)
     kind = kinds[rng.integers(len(kinds))]
     parts = writing.chart if kind in CHART_KINDS else writing.form
-    for thing in parts(rng, canvas.picture, canvas.detail):
+    for thing in parts(rng, canvas.picture, canvas.detail, canvas.hand):
         canvas.add(thing)
     return "chart" if kind in CHART_KINDS else "form"
