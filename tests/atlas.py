@@ -79,6 +79,8 @@ class Family:
     icons: dict[str, str] = field(default_factory=dict)
     lacks: tuple[str, ...] = ()
     suffix: str = ""  # of every icon's name
+    tint: float = 0.0  # opacity with which it fills its lines
+    thinner: int = 1  # odd: pixels, less one, that its lines lose in width, of `FINER * ICON`
 
 
 _LINE_LACKS = ("bird", "guitar", "elephant", "rabbit", "duck", "turtle", "snail", "hat")
@@ -92,8 +94,8 @@ FAMILIES = {
     "emojione": Family("emojione", "CC-BY-4.0", True, EMOJI, ("teapot",)),
     "solid": Family("mdi", "Apache-2.0", False, MDI),
     "engraved": Family("game-icons", "CC-BY-3.0", False, ENGRAVED, ("balloon", "butterfly")),
-    "line": Family("tabler", "MIT", False, LINE, _LINE_LACKS),
-    "duotone": Family("ph", "MIT", False, DUOTONE, _DUOTONE_LACKS, "-duotone"),
+    "line": Family("tabler", "MIT", False, LINE, _LINE_LACKS, thinner=13),
+    "duotone": Family("ph", "MIT", False, DUOTONE, _DUOTONE_LACKS, "-duotone", 0.2, 11),
     "twemoji": Family("twemoji", "CC-BY-4.0", True, EMOJI),
     "fxemoji": Family("fxemoji", "Apache-2.0", True, FXEMOJI, _FXEMOJI_LACKS),
 }
@@ -124,6 +126,13 @@ def silhouette(ink: Image.Image) -> Image.Image:
     inside = closed.point(lambda v: 255 * (v != 128)).filter(ImageFilter.MinFilter(gap))
     inside = inside.crop((room, room, room + ink.width, room + ink.height))
     return Image.fromarray(np.maximum(np.asarray(inside), np.asarray(ink)))
+
+
+def lines_of(ink: Image.Image, family: Family) -> Image.Image:
+    """The ink without the tint within its lines, which become thinner: the body shall be larger."""
+    tint = 255 * family.tint
+    lines = ink.point(lambda v: max(0, round((v - tint) * 255 / (255 - tint))))
+    return lines.filter(ImageFilter.MinFilter(family.thinner))
 
 
 def body_of(icon: Image.Image, enough: float) -> Image.Image:
@@ -178,13 +187,16 @@ def build(family: Family, tarball: Path, folder: Path) -> dict[str, object]:
             body.paste(coloured.resize(fit, Image.BOX), at)
         else:
             ink = drawn.getchannel("A")
-            masks = [mask.resize(fit, Image.BOX) for mask in (ink, silhouette(ink))]
+            masks = (lines_of(ink, family), silhouette(ink))
+            masks = [mask.resize(fit, Image.BOX) for mask in masks]
             art.paste(Image.merge("LA", masks), at)
     folder.mkdir(parents=True, exist_ok=True)
     if family.colours:
         colours = art.convert("RGB").quantize(255, Image.MEDIANCUT, dither=Image.NONE)
         colours.save(folder / "art.png", optimize=True)
-        levels(Image.merge("LA", (body, art.getchannel("A")))).save(folder / "body.png", optimize=True)
+        levels(Image.merge("LA", (body, art.getchannel("A")))).save(
+            folder / "body.png", optimize=True
+        )
     else:
         levels(art).save(folder / "art.png", optimize=True)
     table = {"cell": CELL, "columns": COLUMNS, "package": f"@iconify-json/{family.package}"}

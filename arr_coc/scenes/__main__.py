@@ -14,6 +14,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
 # Of the sheet, in pixels: a picture's side, the height of the text under it, and what is between them.
@@ -24,21 +25,24 @@ EVIDENCE_COLOUR = (225, 0, 120)
 
 @dataclass(frozen=True)
 class Settings:
-    """What one run of the command does: the PNG to write, first seed, number of scenes, scale of detail."""
+    """What one run of the command does: the PNG to write, first seed, number of scenes, detail, hand."""
 
     show: Path
     seed: int
     n: int
     detail: float
+    hand: str
 
 
-def contact_sheet(seeds: Sequence[int], *, columns: int = 4, detail: float = 1.0) -> Image.Image:
+def contact_sheet(
+    seeds: Sequence[int], *, columns: int = 4, detail: float = 1.0, hand: str = HOME
+) -> Image.Image:
     """Scenes side by side with their questions, answers and evidence boxes (RGB)."""
     rows = -(-len(seeds) // columns)
     size = columns * (TILE + GAP) + GAP, rows * (TILE + TEXT_HEIGHT) + GAP
     sheet = Image.new("RGB", size, "white")
     for i, seed in enumerate(seeds):
-        scene = make_scene(seed, detail=detail)
+        scene = make_scene(seed, detail=detail, hand=hand)
         picture = scene.image.copy()
         paint = ImageDraw.Draw(picture)
         for question in scene.questions:
@@ -64,13 +68,17 @@ def parse(argv: Sequence[str] | None) -> Settings:
     )
     parser.add_argument("--n", type=int, default=12, help="how many scenes (default %(default)s)")
     parser.add_argument("--detail", type=float, default=1.0, help="scale of the fine detail")
+    hands = (ANY, *TRAINING_HANDS, *HELD_OUT_HANDS)
+    parser.add_argument(
+        "--hand", choices=hands, default=HOME, help="who draws (default %(default)s)"
+    )
     return Settings(**vars(parser.parse_args(argv)))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     settings = parse(argv)
     seeds = range(settings.seed, settings.seed + settings.n)
-    contact_sheet(seeds, detail=settings.detail).save(settings.show)
+    contact_sheet(seeds, detail=settings.detail, hand=settings.hand).save(settings.show)
     print(json.dumps({"file": str(settings.show), "seed": settings.seed, "n": settings.n}))
 
 

@@ -19,8 +19,10 @@ from arr_coc.scenes.drawing import GLYPH_DIR, RGB, Box
 HANDS_DIR = Path(__file__).parent.parent / "bundled" / "hands"
 HOME = "home"  # the family in `drawing.GLYPH_DIR`
 RIMS = ("dark", "sticker", "glow", "thin")  # what sets a thing off from its ground
-INKS = ("filled", "stamp")  # how an icon of one colour is inked: within its silhouette, or ink alone
-_MOSTLY_INK = 0.55  # of its silhouette: such an icon is a solid shape
+INKS = (
+    "filled",
+    "stamp",
+)  # how an icon of one colour is inked: within its silhouette, or ink alone
 _RIM_ROOM = {"dark": 2, "sticker": 4, "glow": 5, "thin": 1}  # pixels, inside a thing's box
 _MIDDLE = 0.62  # lightness above which a colour is set off by something dark
 
@@ -109,17 +111,19 @@ def recoloured(drawn: Sprite, rgb: RGB | None, *, depth: float, ink: str) -> Ima
 
 
 def _inked(drawn: Sprite, rgb: RGB, ink: str) -> Image.Image:
-    """An icon of one colour: coloured within dark lines, or where it is mostly ink, ink of the colour."""
+    """An icon of one colour: the larger of its ink and what is within it gets the colour.
+
+    Within ink of the colour it is pale (grey in a white thing); around a body of the colour lines are
+    darker (lighter around a black one).
+    """
     lab = shades.oklab(np.asarray(rgb))
-    mostly_ink = drawn.body.sum() > _MOSTLY_INK * drawn.alpha.sum()
-    if mostly_ink and ink == "stamp":
-        return _rgba(np.broadcast_to(np.asarray(rgb), (*drawn.body.shape, 3)), drawn.body)
     share = drawn.body[..., None]
-    if mostly_ink:  # what the ink leaves free: pale, but dark in a white thing
-        gap = shades.srgb(lab * (0.7, 1, 1) if lab[0] > 0.85 else lab * (0, 0.3, 0.3) + (0.95, 0, 0))
-        return _rgba(np.asarray(rgb) * share + gap * (1 - share), drawn.alpha)
-    # Lines are darker than the body, but lighter in a black thing.
-    line = shades.srgb(lab * (0.5, 0.6, 0.6) if lab[0] > 0.35 else lab + (0.2, 0, 0))
+    if drawn.body.sum() > 0.5 * drawn.alpha.sum():
+        if ink == "stamp":
+            return _rgba(np.broadcast_to(np.asarray(rgb), (*drawn.body.shape, 3)), drawn.body)
+        gap = lab * (0.86, 1, 1) if lab[0] > 0.9 else lab * (0, 0.2, 0.2) + (0.96, 0, 0)
+        return _rgba(np.asarray(rgb) * share + shades.srgb(gap) * (1 - share), drawn.alpha)
+    line = shades.srgb(lab * (0.55, 0.8, 0.8) if lab[0] > 0.35 else lab + (0.2, 0, 0))
     return _rgba(np.asarray(rgb) * (1 - share) + line * share, drawn.alpha)
 
 

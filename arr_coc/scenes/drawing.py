@@ -2,7 +2,8 @@
 
 Knows pixels only: no questions, no answers. Everything random comes from the `numpy` generator
 that the caller hands in, so a picture is a function of its seed: the order of the draws is part of it.
-What is given a `hand` (a style of `hands`) is drawn by it; what is not, here. Sizes and boxes are in pixels, boxes are `(x0, y0, x1, y1)`; colours are 8-bit RGB triples.
+What is given a `hand` (a style of `hands`) is drawn by it. Sizes and boxes are in pixels, boxes are
+`(x0, y0, x1, y1)`; colours are 8-bit RGB triples.
 """
 
 import json

@@ -21,7 +21,7 @@ Size = tuple[int, int]
 
 def _noise(rng: Rng, size: Size, cell: tuple[float, float], octaves: int = 4) -> np.ndarray:
     """Soft noise in [0, 1], `(h, w)`: `cell` is (width, height) in pixels of its coarsest waves."""
-    total = np.zeros((size[1], size[0]))
+    total = np.zeros((size[1], size[0]), np.float32)
     for octave in range(octaves):
         shape = [max(2, round(s * 2**octave / c)) for s, c in zip(size, cell)]
         waves = Image.fromarray(rng.random((shape[1], shape[0]), np.float32))
@@ -37,8 +37,9 @@ def _tint(rng: Rng, low: float, high: float, spread: float = 30) -> np.ndarray:
 
 def _blend(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> Image.Image:
     """From colour `a` to `b` by a share `(h, w)` in [0, 1]."""
-    share = share.clip(0, 1)[..., None]
-    return Image.fromarray((a * (1 - share) + b * share).round().astype(np.uint8))
+    share = share.astype(np.float32).clip(0, 1)[..., None]
+    a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
+    return Image.fromarray((a + (b - a) * share).round().astype(np.uint8))
 
 
 @cache
@@ -133,7 +134,12 @@ def _papered_room(rng: Rng, size: Size) -> Image.Image:
     panel = tuple(int(v) for v in _tint(rng, 170, 235, 12))
     paint.rectangle((0, floor - 0.08 * height, width, floor), panel)
     for line in np.arange(0, width, 0.12 * width):
-        inner = (line + 6, floor - 0.07 * height, line + 0.12 * width - 6, floor - 8)
+        inner = (
+            line + 0.02 * width,
+            floor - 0.07 * height,
+            line + 0.1 * width,
+            floor - 0.02 * height,
+        )
         paint.rectangle(inner, None, tuple(v - 40 for v in panel), 2)
     pile = _noise(rng, (width, height - floor), (5, 5), 2)
     dye = _tint(rng, 70, 190)
@@ -152,11 +158,15 @@ def _wooden_table(rng: Rng, size: Size) -> Image.Image:
         paint.line((0, y, width, y), tuple(int(0.6 * v) for v in dark), 3)
     x, y, side = rng.uniform(0, width), rng.uniform(0, height), 0.3 * min(size)
     cloth = tuple(int(v) for v in _tint(rng, 150, 235))
-    paint.polygon([(x, y), (x + side, y + side / 4), (x + side * 0.8, y + side), (x - 9, y + side)], cloth)
+    paint.polygon(
+        [(x, y), (x + side, y + side / 4), (x + side * 0.8, y + side), (x - 9, y + side)], cloth
+    )
     for _ in range(rng.integers(2, 5)):
         x, y, r = rng.uniform(0, width), rng.uniform(0, height), rng.uniform(0.1, 0.2) * width
         paint.ellipse((x - r, y - r, x + r, y + r), (238, 238, 234), (190, 190, 190), 3)
-        paint.ellipse((x - 0.7 * r, y - 0.7 * r, x + 0.7 * r, y + 0.7 * r), None, (206, 206, 204), 2)
+        paint.ellipse(
+            (x - 0.7 * r, y - 0.7 * r, x + 0.7 * r, y + 0.7 * r), None, (206, 206, 204), 2
+        )
     return picture
 
 

@@ -18,6 +18,7 @@ from arr_coc.scenes.writing import Look
 
 HOME, ANY = "home", "any"
 SEED_STREAM = 1_900  # a picture's style has a generator of its own
+COLOUR_KINDS = ("colour",)  # of question, about the colours of things: for these, things have one
 OWN_COLOURS_SHARE = 0.25  # of the scenes in several colours leave things as the artist had them
 
 _TRAINING_FONTS = ("condensed", "roboto", "typewriter", "handwriting", "slab", "worn", "narrow")
@@ -33,6 +34,12 @@ _TRAINING_PLATES = (
     ((255, 236, 150), (160, 30, 20)), ((250, 206, 222), (90, 20, 60)), ((92, 60, 36), (250, 232, 196)),
     ((206, 232, 214), (16, 70, 44)),
 )  # fmt: skip
+_DEVELOPMENT_PLATES = (((255, 248, 220), (120, 40, 90)), ((70, 50, 90), (255, 240, 200)))
+_DEVELOPMENT_PLATES += (((196, 236, 240), (10, 50, 70)),)
+_REPORT_PLATES = (((240, 250, 200), (40, 60, 10)), ((10, 70, 80), (240, 255, 250)))
+_REPORT_PLATES += (((255, 220, 200), (110, 30, 10)),)
+_SHEETS = ((250, 250, 247), (246, 238, 214), (226, 236, 246), (232, 232, 232), (244, 228, 230))
+_SHEETS += ((226, 242, 228),)
 _TRAINING_SHAPES = ("rounded", "square", "pill", "framed", "tag", "bare")
 
 
@@ -55,7 +62,17 @@ class Hand:
 
 _FAMILIES = {"ink": artwork.HOME} | {
     name: name
-    for name in ("flat", "shaded", "noto", "blob", "emojione", "solid", "engraved", "line", "duotone")
+    for name in (
+        "flat",
+        "shaded",
+        "noto",
+        "blob",
+        "emojione",
+        "solid",
+        "engraved",
+        "line",
+        "duotone",
+    )
 }
 TRAINING_HANDS = (HOME, *_FAMILIES)
 DEVELOPMENT_HAND, REPORT_HAND = "twemoji", "fxemoji"
@@ -66,7 +83,7 @@ HANDS = {name: Hand(name, family) for name, family in _FAMILIES.items()} | {
         "twemoji",
         ("rounded", "brush"),
         ("watercolour", "coffee"),
-        (((255, 248, 220), (120, 40, 90)), ((70, 50, 90), (255, 240, 200)), ((196, 236, 240), (10, 50, 70))),
+        _DEVELOPMENT_PLATES,
         ("ticket", "square"),
     ),
     REPORT_HAND: Hand(
@@ -74,7 +91,7 @@ HANDS = {name: Hand(name, family) for name, family in _FAMILIES.items()} | {
         "fxemoji",
         ("zilla", "marker"),
         ("gravel", "marble", "contours"),
-        (((240, 250, 200), (40, 60, 10)), ((10, 70, 80), (240, 255, 250)), ((255, 220, 200), (110, 30, 10))),
+        _REPORT_PLATES,
         ("oval", "ticket"),
     ),
 }  # fmt: skip
@@ -94,6 +111,7 @@ class Style:
     ground: str
     plates: tuple[tuple[RGB, RGB], ...]
     plate_shape: str
+    sheet: RGB
     rim: str
     ink: str
     depth: float
@@ -190,7 +208,7 @@ def _chosen(hand: Hand, seed: int, rng: Rng, wanted: Sequence[str]) -> Style:
     def one(options: Sequence):
         return options[rng.integers(len(options))]
 
-    own = rng.random() < OWN_COLOURS_SHARE and "colour" not in wanted
+    own = rng.random() < OWN_COLOURS_SHARE and not set(COLOUR_KINDS) & set(wanted)
     return Style(
         hand=hand,
         seed=seed,
@@ -198,14 +216,15 @@ def _chosen(hand: Hand, seed: int, rng: Rng, wanted: Sequence[str]) -> Style:
         ground=one(hand.grounds),
         plates=(one(hand.plates), one(hand.plates)),
         plate_shape=one(hand.plate_shapes),
+        sheet=one(_SHEETS),
         rim=one(artwork.RIMS),
         ink=one(artwork.INKS),
-        depth=rng.uniform(0.4, 1),
+        depth=rng.uniform(0.5, 1),
         drop=rng.uniform(0.2, 0.6) if rng.random() < 0.5 else 0.0,
         line=int(rng.integers(1, 5)),
         post=one(hosts.POST_COLOURS),
         shapes=tuple(int(v) for v in rng.integers(12, size=len(HOSTS))),
-        own_colours=bool(own) and artwork.in_colours(hand.family),
+        own_colours=own and artwork.in_colours(hand.family),
         contrast=rng.uniform(0.82, 1.1),
         brightness=rng.uniform(-12, 12),
         noise=rng.uniform(1, 9) if rng.random() < 0.5 else 0.0,

@@ -81,7 +81,9 @@ SHAPES = {
         ),
     ),
     "flag": (
-        Shape(_wave(0.06, 0.1, 1, 0.62, 0.05), (0.16, 0.18, 0.9, 0.54), (_rectangle(0, 0, 0.06, 1),)),
+        Shape(
+            _wave(0.06, 0.1, 1, 0.62, 0.05), (0.16, 0.18, 0.9, 0.54), (_rectangle(0, 0, 0.06, 1),)
+        ),
         Shape(  # swallow-tailed
             ((0.06, 0.03), (1, 0.03), (0.86, 0.32), (1, 0.61), (0.06, 0.61)),
             (0.12, 0.1, 0.82, 0.54),
@@ -128,7 +130,9 @@ def draw(
     stencil = Image.new("L", tile.size)
     paint = ImageDraw.Draw(tile)
     lab = shades.oklab(np.asarray(rgb))
-    edge = shades.srgb(lab * (0.45, 0.7, 0.7) if lab[0] > 0.4 else lab * (0, 0.3, 0.3) + (0.85, 0, 0))
+    edge = shades.srgb(
+        lab * (0.45, 0.7, 0.7) if lab[0] > 0.4 else lab * (0, 0.3, 0.3) + (0.85, 0, 0)
+    )
     panel = shades.srgb(lab * (0.86, 1, 1) if lab[0] > 0.4 else lab + (0.09, 0, 0))
 
     def polygon(points: Points, fill: Sequence[int], outline: Sequence[int], thick: int) -> None:

@@ -192,9 +192,7 @@ def _cast(
 _HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}  # width over height
 
 
-def _place(
-    rng: Rng, canvas: Canvas, name: str, side: float
-) -> tuple[Box, float] | None:
+def _place(rng: Rng, canvas: Canvas, name: str, side: float) -> tuple[Box, float] | None:
     """A free box for a thing whose longer side is `side`, and its angle in degrees.
 
     None where there is no room: after some attempts the thing shrinks, down to 30 pixels.
@@ -240,7 +238,9 @@ def _add_glyph(
         return canvas.add(Thing(name, colour, box), mask)
     text = f"${rng.integers(2, 100)}"
     area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
-    where = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand)
+    where = writing.plate(
+        rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand
+    )
     canvas.add(Thing(name, colour, box, "price", text, where), mask)
 
 
@@ -257,7 +257,9 @@ def _add_host(rng: Rng, canvas: Canvas, name: str, box: Box, details: Sequence[s
         drawing.draw_emblem(canvas.picture, shape, drawing.jitter(other, rng), rgb, where)
     else:
         detail = writing.number(rng) if kind == "number" else writing.word(rng)
-        where = writing.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere", hand=canvas.hand)
+        where = writing.plate(
+            rng, canvas.picture, detail, area, canvas.detail, at="anywhere", hand=canvas.hand
+        )
     canvas.add(Thing(name, colour, box, kind, detail, where), mask)
 
 

@@ -22,9 +22,9 @@ _TO_LAB = np.array(
     ]
 )
 STEPS = 256  # of a ramp
-# How far a shade may be from the colour itself, darker and lighter, in lightness: more, and a dark
-# orange would be called brown.
-DARKER, LIGHTER = 0.11, 0.09
+# How far a shade may be from the colour itself, darker and lighter, in lightness. Most of a thing is
+# near the middle of its ramp; were all of it this dark, orange would be called brown.
+DARKER, LIGHTER = 0.17, 0.11
 
 
 def oklab(rgb: np.ndarray) -> np.ndarray:

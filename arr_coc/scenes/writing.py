@@ -49,6 +49,7 @@ class Writer(Protocol):
     """Another hand: the fonts it writes in, and how its plates look."""
 
     fonts: tuple[str, ...]
+    sheet: RGB  # the paper of a chart or a form
 
     def plate_look(self, rng: Rng) -> Look: ...
 
@@ -171,7 +172,8 @@ def chart(
     paint = ImageDraw.Draw(picture)
     left, top = rng.uniform(0.04, 0.1) * width, rng.uniform(0.04, 0.1) * height
     right, bottom = width - left, height - rng.uniform(0.04, 0.1) * height
-    paint.rounded_rectangle((left, top, right, bottom), 8, fill=(250, 250, 247), outline=(150,) * 3)
+    paper = hand.sheet if hand else (250, 250, 247)
+    paint.rounded_rectangle((left, top, right, bottom), 8, fill=paper, outline=(150,) * 3)
     font = _pick_font(rng, rng.uniform(19, 25) * detail, hand)
     count = int(rng.integers(3, 5))
     values = rng.choice(range(10, 100), count, replace=False)
@@ -200,7 +202,8 @@ def form(
     paint = ImageDraw.Draw(picture)
     left, top = rng.uniform(0.05, 0.16) * width, rng.uniform(0.05, 0.12) * height
     right, bottom = width - left, height - rng.uniform(0.05, 0.12) * height
-    paint.rectangle((left, top, right, bottom), fill=(252, 251, 246), outline=(140, 140, 140))
+    paper = hand.sheet if hand else (252, 251, 246)
+    paint.rectangle((left, top, right, bottom), fill=paper, outline=(140, 140, 140))
     names = list(rng.permutation(FIELDS)[: rng.integers(3, 5)])
     font = _pick_font(rng, rng.uniform(19, 25) * detail, hand)
     step = (bottom - top - 12) / len(names)
