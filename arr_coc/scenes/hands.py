@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
-from arr_coc.scenes import artwork, grounds, hosts
+from arr_coc.scenes import artwork, grounds, hosts, shades
 from arr_coc.scenes.drawing import HOSTS, RGB, Box, Rng, glyph_names
 from arr_coc.scenes.writing import Look
 
 HOME, ANY = "home", "any"
 SEED_STREAM = 1_900  # a picture's style has a generator of its own
 COLOUR_KINDS = ("colour",)  # of question, about the colours of things: for these, things have one
+_NEARLY_BLACK = 0.36  # lightness, in OKLab
 OWN_COLOURS_SHARE = 0.25  # of the scenes in several colours leave things as the artist had them
 
 _TRAINING_FONTS = ("condensed", "roboto", "typewriter", "handwriting", "slab", "worn", "narrow")
@@ -134,6 +135,7 @@ class Style:
     ) -> Image.Image:
         """As `drawing.draw_glyph`; None leaves the thing in its own colours."""
         drawn = artwork.sprite(self.hand.family, name)
+        rgb = None if rgb is None else _settled(rgb)
         icon = artwork.recoloured(drawn, rgb, depth=self.depth, ink=self.ink)
         return artwork.paste(picture, icon, box, angle, rim=self.rim, drop=self.drop)
 
@@ -146,7 +148,7 @@ class Style:
     ) -> tuple[Image.Image, Box]:
         """As `drawing.draw_host`, for all but the shirt."""
         shape = hosts.SHAPES[name][self.shapes[HOSTS.index(name)] % len(hosts.SHAPES[name])]
-        return hosts.draw(picture, shape, rgb, box, post=self.post, line=self.line)
+        return hosts.draw(picture, shape, _settled(rgb), box, post=self.post, line=self.line)
 
     def background(self, rng: Rng, size: tuple[int, int]) -> tuple[Image.Image, str]:
         """As `drawing.background`, or what it shows is `grounds.PLAIN`."""
@@ -178,6 +180,14 @@ class Style:
         file = io.BytesIO()
         picture.save(file, "JPEG", quality=self.quality)
         return Image.open(file).convert("RGB")
+
+
+def _settled(rgb: RGB) -> RGB:
+    """The colour; if it is nearly black, then less tinted, or it might be called brown or purple."""
+    lab = shades.oklab(np.asarray(rgb))
+    if lab[0] > _NEARLY_BLACK:
+        return rgb
+    return tuple(int(v) for v in shades.srgb(lab * (1, 0.3, 0.3)))
 
 
 def style_of(
