@@ -23,8 +23,8 @@ INKS = (
     "filled",
     "stamp",
 )  # how an icon of one colour is inked: within its silhouette, or ink alone
-_RIM_ROOM = {"dark": 2, "sticker": 4, "glow": 5, "thin": 1}  # pixels, inside a thing's box
-_MIDDLE = 0.62  # lightness above which a colour is set off by something dark
+_RIM_ROOM = {"dark": 2, "sticker": 4, "glow": 8, "thin": 1}  # pixels, inside a thing's box
+_MIDDLE = 0.42  # lightness above which a colour is set off by something dark
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,9 @@ def paste(
         picture.paste((96, 96, 104), at, wide.filter(ImageFilter.MaxFilter(3)))
         picture.paste((252, 252, 250), at, wide)
     else:
-        spread = mask.filter(ImageFilter.MaxFilter(2 * room + 1))
-        spread = spread.filter(ImageFilter.GaussianBlur(2.5)) if rim == "glow" else spread
+        reach = room // 2 if rim == "glow" else room  # a glow fades out within its room
+        spread = mask.filter(ImageFilter.MaxFilter(2 * reach + 1))
+        spread = spread.filter(ImageFilter.GaussianBlur(reach / 2)) if rim == "glow" else spread
         picture.paste(_against(canvas), at, spread)
     picture.paste(canvas, at, canvas)
     return mask.point(lambda v: 255 * (v > 127))
@@ -182,4 +183,4 @@ def _against(icon: Image.Image) -> RGB:
     """Nearly black around a light icon, nearly white around a dark one."""
     pixels = np.asarray(icon).reshape(-1, 4)
     mean = np.average(pixels[:, :3], axis=0, weights=pixels[:, 3] + 1e-6)
-    return (38, 36, 46) if shades.oklab(mean)[0] > _MIDDLE - 0.2 else (246, 246, 242)
+    return (38, 36, 46) if shades.oklab(mean)[0] > _MIDDLE else (246, 246, 242)

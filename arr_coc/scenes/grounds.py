@@ -36,10 +36,12 @@ def _tint(rng: Rng, low: float, high: float, spread: float = 30) -> np.ndarray:
 
 
 def _blend(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> Image.Image:
-    """From colour `a` to `b` by a share `(h, w)` in [0, 1]."""
-    share = share.astype(np.float32).clip(0, 1)[..., None]
-    a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
-    return Image.fromarray((a + (b - a) * share).round().astype(np.uint8))
+    """From colour `a` to `b` by a share `(h, w)`, held to [0, 1], in 256 steps."""
+    steps = (255 * share.clip(0, 1)).astype(np.uint8)
+    picture = Image.frombytes("P", steps.shape[::-1], steps.tobytes())
+    ramp = np.linspace(a, b, 256).round().clip(0, 255).astype(np.uint8)
+    picture.putpalette(ramp.tobytes())
+    return picture.convert("RGB")
 
 
 @cache

@@ -170,11 +170,12 @@ class Style:
     def finish(self, picture: Image.Image) -> Image.Image:
         """The picture as it was printed and scanned: contrast, noise, a JPEG's artefacts."""
         rng = np.random.default_rng((self.seed, SEED_STREAM, 1))
-        pixels = np.asarray(picture, np.float32)
-        pixels = (pixels - 128) * self.contrast + 128 + self.brightness
-        if self.noise:
-            pixels += self.noise * rng.standard_normal(pixels.shape, np.float32)
-        picture = Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8))
+        levels = (np.arange(256) - 128) * self.contrast + 128 + self.brightness
+        picture = picture.point(list(levels.round().clip(0, 255).astype(int)) * 3)
+        if self.noise:  # of lightness, as film grain is
+            grain = self.noise * rng.standard_normal((*picture.size[::-1], 1), np.float32)
+            grainy = np.asarray(picture, np.int16) + grain.astype(np.int16)
+            picture = Image.fromarray(grainy.clip(0, 255).astype(np.uint8))
         if self.quality is None:
             return picture
         file = io.BytesIO()
