@@ -72,7 +72,7 @@ def word(rng: Rng) -> str:
     return str(rng.choice(WORDS))
 
 
-def _pick_font(rng: Rng, height: float, hand: Writer | None) -> ImageFont.FreeTypeFont:
+def _pick_font(rng: Rng, height: float, hand: Writer | None = None) -> ImageFont.FreeTypeFont:
     if hand is None:
         return _font(str(rng.choice(FONTS)), max(4, round(height)))
     name = str(rng.choice(hand.fonts))
