@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 from arr_coc.pretrain.labels import ATTRIBUTES, CHARACTERS, HALVES, UNKNOWN, cell_labels
 from arr_coc.pretrain.model import CELL
 from arr_coc.scenes import drawing, writing
+from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
 from arr_coc.scenes.questions import Question, Thing
 from arr_coc.scenes.scene import Canvas, Scene, make_scene
 
@@ -41,7 +42,7 @@ class View:
 
     `source` is "scenes", "plates" (reading practice for the vision side: many plates, no questions)
     or "easy-vqa" (the pictures of its train split, 64 x 64, enlarged to `size`). `kinds` limits what
-    scenes are asked.
+    scenes are asked, `hand` names who draws them: one of `TRAINING_HANDS`, or `ANY` of these.
     """
 
     share: float
@@ -49,6 +50,13 @@ class View:
     size: tuple[int, int]
     source: str = "scenes"
     kinds: tuple[str, ...] | None = None
+    hand: str = HOME
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a hand that is not for training."""
+        if self.hand not in (ANY, *TRAINING_HANDS):
+            known = ", ".join((ANY, *TRAINING_HANDS))
+            raise ValueError(f"hand {self.hand!r} is not for training; known: {known}")
 
 
 SMALL, WIDE, TALL, FULL = (256, 256), (384, 256), (256, 384), (512, 512)
@@ -160,7 +168,7 @@ class Batches(Dataset):
             rng.random(count) < PLAIN_DETAIL_SHARE, 1.0, rng.uniform(*DETAIL_RANGE, count)
         )
         return [
-            make_scene(start + i, size=view.canvas, detail=detail, kinds=view.kinds)
+            make_scene(start + i, size=view.canvas, detail=detail, kinds=view.kinds, hand=view.hand)
             for i, detail in enumerate(details)
         ]
 

@@ -51,7 +51,7 @@ def cell_labels(scene: Scene, h: int, w: int) -> dict[str, np.ndarray]:
         share = _shares(scene.things_map == i + 1, h, w)
         here = share > most
         most[here] = share[here]
-        labels["colour"][here] = COLOUR_NAMES.index(thing.colour)
+        labels["colour"][here] = COLOUR_NAMES.index(thing.colour or "")
         for key, value in _thing_labels(thing, scene.objects, names).items():
             labels[key][here] = value
         row, column = _cell_of(thing.box, scene.image.size, h, w)

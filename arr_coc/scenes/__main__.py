@@ -18,6 +18,7 @@ from statistics import median
 from PIL import Image, ImageDraw
 
 from arr_coc.scenes import large
+from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
 from arr_coc.scenes.layouts import LAYOUTS
 from arr_coc.scenes.scene import DEV_SEED, WORLDS, Scene, make_scene
 
@@ -36,6 +37,7 @@ class Settings:
         seed: of the first scene.
         n: number of scenes.
         detail: scale of the fine detail.
+        hand: who draws, one of `hands.HANDS` or `hands.ANY`.
         world: one of `scene.WORLDS`.
         size: of a picture, width and height in pixels.
         layouts: of the large world; None for all.
@@ -48,6 +50,7 @@ class Settings:
     seed: int
     n: int
     detail: float
+    hand: str
     world: str
     size: tuple[int, int]
     layouts: tuple[str, ...] | None
@@ -92,6 +95,10 @@ def parse(argv: Sequence[str] | None) -> Settings:
     )
     parser.add_argument("--n", type=int, default=12, help="how many scenes (default %(default)s)")
     parser.add_argument("--detail", type=float, default=1.0, help="scale of the fine detail")
+    hands = (ANY, *TRAINING_HANDS, *HELD_OUT_HANDS)
+    parser.add_argument(
+        "--hand", choices=hands, default=HOME, help="who draws (default %(default)s)"
+    )
     parser.add_argument("--world", choices=WORLDS, default="small", help="default %(default)s")
     parser.add_argument(
         "--size", type=int, nargs=2, default=(512, 512), metavar=("WIDTH", "HEIGHT"), help="pixels"
@@ -118,6 +125,7 @@ def drawn(settings: Settings) -> tuple[list[Scene], float]:
                 detail=settings.detail,
                 world=settings.world,
                 layouts=settings.layouts,
+                hand=settings.hand,
             )
         )
         times.append(1000 * (time.thread_time() - start))

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from PIL import Image
 
-from arr_coc.scenes.drawing import Box
+from arr_coc.scenes.drawing import Box, glyph_names
+from arr_coc.scenes.hands import Style
 from arr_coc.scenes.questions import Question, Thing
 
 MAP_STRIDE = 4  # pixels per cell of Scene.things_map
@@ -18,7 +19,7 @@ class Scene:
     """A picture (RGB) with its things and questions.
 
     `setting` names what the whole picture shows: one of `drawing.SETTINGS`, `scene.PANELS` or what
-    the layouts of the large world show. `things_map` is
+    the layouts of the large world show, or `grounds.PLAIN` where nobody could say. `things_map` is
     `(ceil(H / MAP_STRIDE), ceil(W / MAP_STRIDE))` uint8: 0 background, `1 + i` thing i,
     `DETAIL_CODE + 1 + i` the small detail of thing i.
     """
@@ -34,12 +35,24 @@ class Scene:
 class Canvas:
     """A picture being drawn, with the things on it and the map of where they are."""
 
-    def __init__(self, size: tuple[int, int], detail: float) -> None:
-        """`size` is (width, height); `detail` scales emblems and writing."""
-        self.size, self.detail = size, detail
+    def __init__(self, size: tuple[int, int], detail: float, hand: Style | None = None) -> None:
+        """`size` is (width, height); `detail` scales emblems and writing; None is the home hand."""
+        self.size, self.detail, self.hand = size, detail, hand
         self.picture: Image.Image | None = None
         self.things: list[Thing] = []
         self.things_map = np.zeros((-(-size[1] // MAP_STRIDE), -(-size[0] // MAP_STRIDE)), np.uint8)
+
+    def names(self) -> tuple[str, ...]:
+        """The glyphs that may appear: those that the hand draws."""
+        return self.hand.names() if self.hand else glyph_names()
+
+    def glyph_colour(self, colour: str) -> str | None:
+        """The colour of a glyph that is dealt this one: None where the hand keeps things as they are."""
+        return None if self.hand and self.hand.own_colours else colour
+
+    def finished(self) -> Image.Image:
+        """The picture as the hand hands it over."""
+        return self.hand.finish(self.picture) if self.hand else self.picture
 
     def add(self, thing: Thing, mask: Image.Image | None = None) -> None:
         """Note a thing that was drawn: where `mask` (of its box) covers it, or all of its box.

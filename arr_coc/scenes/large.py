@@ -11,6 +11,8 @@ import numpy as np
 from arr_coc.scenes import questions
 from arr_coc.scenes.canvas import Canvas, Scene
 from arr_coc.scenes.drawing import Rng
+from arr_coc.scenes.grounds import PLAIN
+from arr_coc.scenes.hands import Style
 from arr_coc.scenes.layouts import LAYOUTS
 from arr_coc.scenes.layouts.facts import Plan
 from arr_coc.scenes.questions import KINDS, Question, Thing
@@ -33,8 +35,9 @@ def make(
     detail: float,
     layouts: Sequence[str] | None,
     most: int,
+    hand: Style | None,
 ) -> Scene:
-    """The large scene of `seed`; see `scene.make_scene`.
+    """The large scene of `seed`; see `scene.make_scene`. `hand` is None for the home hand.
 
     A scene is of a kind drawn evenly from `kinds`, then of a layout drawn evenly from those that can be
     asked it. Raises ValueError for unknown kinds or layouts, layouts that none of the kinds fits, and
@@ -55,12 +58,14 @@ def make(
     rng = np.random.default_rng(seed)
     plan = Plan(tuple(kinds or ()), most)
     layout = LAYOUTS[_layout(rng, tuple(layouts or LAYOUTS), plan.wanted)]
-    canvas = Canvas(size, detail)
+    canvas = Canvas(size, detail, hand)
     facts = layout.draw(rng, canvas, plan)
     asked = Asked(tuple(canvas.things), facts, most)
     fitting = [kind for kind in kinds or ALL_KINDS if kind in layout.kinds]
+    if facts.setting == PLAIN:
+        fitting = [kind for kind in fitting if kind != "setting"]
     found = tuple(question for kind in fitting for question in _ask(rng, kind, asked, size))
-    return Scene(seed, canvas.picture, found, asked.things, facts.setting, canvas.things_map)
+    return Scene(seed, canvas.finished(), found, asked.things, facts.setting, canvas.things_map)
 
 
 def _layout(rng: Rng, names: Sequence[str], wanted: Sequence[str]) -> str:

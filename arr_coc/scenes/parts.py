@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from PIL import Image
 
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
@@ -19,6 +20,19 @@ HOST_DETAILS = {  # what a host carries -> the kind of question about it
 def two_colours(rng: Rng) -> tuple[str, str]:
     """The names of two different colours."""
     return tuple(str(c) for c in rng.choice(list(drawing.COLOURS), 2, replace=False))
+
+
+def draw_glyph(
+    rng: Rng, canvas: Canvas, name: str, colour: str, box: Box, *, angle: float = 0.0
+) -> tuple[Image.Image, str | None]:
+    """Draw a glyph with its shadow; returns its mask, and its colour or None (`Canvas.glyph_colour`).
+
+    The caller adds the thing.
+    """
+    rgb, shown = drawing.jitter(colour, rng), canvas.glyph_colour(colour)
+    drawing.shadow(canvas.picture, box, canvas.hand)
+    rgb = rgb if shown else None
+    return drawing.draw_glyph(canvas.picture, name, rgb, box, angle, canvas.hand), shown
 
 
 def add_host(
@@ -39,8 +53,8 @@ def add_host(
     colour, other = colours or two_colours(rng)
     rgb = drawing.jitter(colour, rng)
     if grounded:
-        drawing.shadow(canvas.picture, box)
-    mask, area = drawing.draw_host(canvas.picture, name, rgb, box)
+        drawing.shadow(canvas.picture, box, canvas.hand)
+    mask, area = drawing.draw_host(canvas.picture, name, rgb, box, canvas.hand)
     kind = details[rng.integers(len(details))]
     if kind == "emblem":
         detail, where = other, _emblem_box(rng, area, canvas.detail)
@@ -48,7 +62,9 @@ def add_host(
         drawing.draw_emblem(canvas.picture, shape, drawing.jitter(other, rng), rgb, where)
     else:
         detail = writing.number(rng) if kind == "number" else writing.word(rng)
-        where = writing.plate(rng, canvas.picture, detail, area, canvas.detail, at="anywhere")
+        where = writing.plate(
+            rng, canvas.picture, detail, area, canvas.detail, at="anywhere", hand=canvas.hand
+        )
     thing = Thing(name, colour, box, kind, detail, where)
     canvas.add(thing, mask)
     return thing

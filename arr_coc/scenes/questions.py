@@ -137,12 +137,13 @@ class Question:
 class Thing:
     """A drawn thing: its name, the name of its colour, its box, and the small detail it carries.
 
+    `colour` is None for a thing in several colours of its own, whose colour nobody is asked.
     `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value",
     "entry" or "cell" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
     """
 
     name: str
-    colour: str
+    colour: str | None
     box: Box
     detail_kind: str | None = None
     detail: str | None = None
@@ -208,7 +209,7 @@ def _pick(rng: Rng, items: list[Any], most: int) -> list[Any]:
 
 
 def _ask_colour(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
-    for thing in _pick(rng, _unique(things), 3):
+    for thing in _pick(rng, [thing for thing in _unique(things) if thing.colour], 3):
         yield Question(_phrase(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
 
 

@@ -57,6 +57,11 @@ class Asked:
         names = [thing.name for thing in self.objects]
         return [thing for thing in self.objects if names.count(thing.name) == 1]
 
+    @cached_property
+    def has_own_colours(self) -> bool:
+        """Whether things are in colours of their own: then nobody can say what else is red."""
+        return any(thing.colour is None for thing in self.objects)
+
 
 def ask_richer(rng: Rng, kind: str, asked: Asked) -> list[Question]:
     """At most `MOST_ASKED` questions of one of `RICHER_KINDS`."""
@@ -177,6 +182,8 @@ def _compared_boxes(kind: str, thing: Thing) -> tuple[Box, ...]:
 
 
 def _same_colour(rng: Rng, asked: Asked) -> Iterator[Question]:
+    if asked.has_own_colours:
+        return
     for colour in drawing.COLOURS:
         pair = [thing for thing in asked.objects if thing.colour == colour]
         if len(pair) == 2 and all(thing in asked.unique for thing in pair):
@@ -188,6 +195,8 @@ def _same_colour(rng: Rng, asked: Asked) -> Iterator[Question]:
 def _count_colour(rng: Rng, asked: Asked) -> Iterator[Question]:
     for name, colour in asked.facts.dealt:
         things = asked.objects
+        if not name and asked.has_own_colours:
+            continue
         if name == "bar":
             things = [thing for thing in asked.things if thing.detail_kind == "value"]
         elif name:
@@ -201,7 +210,7 @@ def _count_colour(rng: Rng, asked: Asked) -> Iterator[Question]:
 
 def _attribute(rng: Rng, asked: Asked) -> Iterator[Question]:
     """Whether a thing has its colour, or that of another thing."""
-    unique = asked.unique
+    unique = [thing for thing in asked.unique if thing.colour]
     for i in rng.permutation(len(unique))[:MOST_ASKED]:
         thing, true = unique[i], bool(rng.integers(2))
         others = [t.colour for t in unique if t.colour != thing.colour]

@@ -14,7 +14,9 @@ import numpy as np
 from arr_coc.scenes import drawing, large, writing
 from arr_coc.scenes.canvas import DETAIL_CODE, MAP_STRIDE, Canvas, Scene
 from arr_coc.scenes.drawing import Box, Rng
-from arr_coc.scenes.parts import HOST_DETAILS, add_host, two_colours
+from arr_coc.scenes.grounds import PLAIN
+from arr_coc.scenes.hands import HOME, style_of
+from arr_coc.scenes.parts import HOST_DETAILS, add_host, draw_glyph, two_colours
 from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, Thing, ask
 
 __all__ = ["DETAIL_CODE", "DEV_SEED", "MAP_STRIDE", "TEST_SEED", "WORLDS", "Canvas", "Scene"]
@@ -42,6 +44,7 @@ def make_scene(
     world: str = "small",
     layouts: Sequence[str] | None = None,
     most: int = large.MOST,
+    hand: str = HOME,
 ) -> Scene:
     """The scene of `seed`: `size` is (width, height) in pixels, `detail` scales emblems and writing.
 
@@ -49,16 +52,18 @@ def make_scene(
     `kinds` limits the questions to those kinds and sees to it that most scenes can be asked them.
     `world` is one of `WORLDS`. The large one has the kinds of `richer.RICHER_KINDS` too and takes
     `layouts`, the names in `layouts.LAYOUTS` to draw (all where None), and `most`, the most things
-    that a question counts or compares. Raises ValueError for an unknown world, kind or layout, a
-    layout in the small world, a side under 96 pixels (large: outside `large.SIDES`), or `detail`
-    outside [0.25, 3].
+    that a question counts or compares. `hand` names who draws, one of `hands.HANDS`, or `hands.ANY`
+    for one of those for training. Raises ValueError for an unknown world, kind, layout or hand, a
+    hand held out of training with a seed for it, a layout in the small world, a side under 96 pixels
+    (large: outside `large.SIDES`), or `detail` outside [0.25, 3].
     """
     if world not in WORLDS:
         raise ValueError(f"unknown world {world!r}; known: {', '.join(WORLDS)}")
     if not LEAST_DETAIL <= detail <= MOST_DETAIL:
         raise ValueError(f"detail {detail} is outside [{LEAST_DETAIL}, {MOST_DETAIL}]")
+    style = style_of(hand, seed, first_held_out_seed=DEV_SEED, wanted=kinds or ())
     if world == "large":
-        return large.make(seed, size, kinds, detail=detail, layouts=layouts, most=most)
+        return large.make(seed, size, kinds, detail=detail, layouts=layouts, most=most, hand=style)
     if layouts is not None or most != large.MOST:
         raise ValueError(f"layouts {layouts} and most {most} are for the large world only")
     chosen = tuple(KINDS if kinds is None else kinds)
@@ -70,7 +75,7 @@ def make_scene(
             f"size {size} is too small: each side needs at least {SMALLEST_SIDE} pixels"
         )
     rng = np.random.default_rng(seed)
-    canvas = Canvas(size, detail)
+    canvas = Canvas(size, detail, style)
     panel_kinds = [kind for kind in chosen if kind in PANEL_KINDS]
     share = PANEL_SHARE if kinds is None else len(panel_kinds) / len(chosen)
     counted = None
@@ -80,13 +85,15 @@ def make_scene(
         setting, counted = _things(rng, canvas, chosen if kinds else ())
     is_panel = setting in PANELS
     fitting = [kind for kind in chosen if kind == "setting" or (kind in PANEL_KINDS) == is_panel]
+    if setting == PLAIN:
+        fitting = [kind for kind in fitting if kind != "setting"]
     questions = tuple(
         question
         for kind in fitting
         for question in ask(rng, kind, canvas.things, size, setting=setting, counted=counted)
     )
-    picture, things = canvas.picture, tuple(canvas.things)
-    return Scene(seed, picture, questions, things, setting, canvas.things_map)
+    things = tuple(canvas.things)
+    return Scene(seed, canvas.finished(), questions, things, setting, canvas.things_map)
 
 
 # ----------------------------------------------------------------------------------- layout
@@ -97,13 +104,13 @@ def _things(rng: Rng, canvas: Canvas, wanted: Sequence[str]) -> tuple[str, str |
 
     `wanted` are the kinds of question that the scene should be asked; empty for no preference.
     """
-    canvas.picture, setting = drawing.background(rng, canvas.size)
-    counted, cast = _cast(rng, canvas.size, wanted)
+    canvas.picture, setting = drawing.background(rng, canvas.size, canvas.hand)
+    counted, cast = _cast(rng, canvas, wanted)
     share = 1.0 if {"price", "cheapest"} & set(wanted) else PRICED_SHARE
     priced = rng.random() < share
     details = [detail for detail, kind in HOST_DETAILS.items() if kind in wanted]
     for name, side in cast:
-        placed = _place(rng, name, side, canvas.size, [thing.box for thing in canvas.things])
+        placed = _place(rng, canvas, name, side)
         if placed is None:
             continue
         box, angle = placed
@@ -115,11 +122,12 @@ def _things(rng: Rng, canvas: Canvas, wanted: Sequence[str]) -> tuple[str, str |
 
 
 def _cast(
-    rng: Rng, size: tuple[int, int], wanted: Sequence[str]
+    rng: Rng, canvas: Canvas, wanted: Sequence[str]
 ) -> tuple[str | None, list[tuple[str, float]]]:
     """Who appears: the name to count, if any, and `(name, side in pixels)`, largest first."""
+    size = canvas.size
     area = size[0] * size[1] / 512**2  # of the usual picture
-    names = list(rng.permutation(drawing.glyph_names()))
+    names = list(rng.permutation(canvas.names()))
     host_share = 1.0 if set(HOST_DETAILS.values()) & set(wanted) else 0.8
     hosts = list(rng.permutation(drawing.HOSTS)[: 1 + (rng.random() < 0.6 * area)])
     cast = [(host, rng.uniform(110, 180)) for host in hosts if rng.random() < host_share]
@@ -140,15 +148,14 @@ def _cast(
 _HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}  # width over height
 
 
-def _place(
-    rng: Rng, name: str, side: float, size: tuple[int, int], taken: Sequence[Box]
-) -> tuple[Box, float] | None:
+def _place(rng: Rng, canvas: Canvas, name: str, side: float) -> tuple[Box, float] | None:
     """A free box for a thing whose longer side is `side`, and its angle in degrees.
 
     None where there is no room: after some attempts the thing shrinks, down to 30 pixels.
     """
+    size, taken = canvas.size, [thing.box for thing in canvas.things]
     angle = 0.0 if name in drawing.HOSTS else float(rng.uniform(-12, 12))
-    aspect = _HOST_ASPECTS.get(name) or drawing.glyph_aspect(name, angle)
+    aspect = _HOST_ASPECTS.get(name) or drawing.glyph_aspect(name, angle, canvas.hand)
     for attempt in range(60):
         long_side = side * (0.97**attempt if attempt > 20 else 1)
         width, height = long_side * min(1, aspect), long_side * min(1, 1 / aspect)
@@ -172,22 +179,22 @@ def _add_glyph(
     rng: Rng, canvas: Canvas, name: str, box: Box, angle: float, *, priced: bool
 ) -> None:
     """Draw a glyph; where `priced`, mostly with a price tag stuck on it."""
-    colour, _ = two_colours(rng)
-    drawing.shadow(canvas.picture, box)
-    mask = drawing.draw_glyph(canvas.picture, name, drawing.jitter(colour, rng), box, angle)
+    mask, colour = draw_glyph(rng, canvas, name, two_colours(rng)[0], box, angle=angle)
     if not priced or box[2] - box[0] < SMALLEST_PRICED or rng.random() < 0.2:
         return canvas.add(Thing(name, colour, box), mask)
     text = f"${rng.integers(2, 100)}"
     area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
-    where = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+    where = writing.plate(
+        rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand
+    )
     canvas.add(Thing(name, colour, box, "price", text, where), mask)
 
 
 def _panel(rng: Rng, canvas: Canvas, kinds: Sequence[str]) -> str:
     """A chart or a form fills the picture; returns which."""
-    canvas.picture, _ = drawing.background(rng, canvas.size)
+    canvas.picture, _ = drawing.background(rng, canvas.size, canvas.hand)
     kind = kinds[rng.integers(len(kinds))]
     parts = writing.chart if kind in CHART_KINDS else writing.form
-    for thing in parts(rng, canvas.picture, canvas.detail):
+    for thing in parts(rng, canvas.picture, canvas.detail, canvas.hand):
         canvas.add(thing)
     return "chart" if kind in CHART_KINDS else "form"

@@ -59,7 +59,9 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     texts = _texts(rng, count)
     left, right = board[0] + 22, board[2] - 18
     widest = min(_rooms(columns, right - left).values())
-    font = font_for(rng, ["boarding", "platform"], max(70, widest - 10), step - 8, canvas.detail)
+    font = font_for(
+        rng, ["boarding", "platform"], max(70, widest - 10), step - 8, canvas.detail, canvas.hand
+    )
     _heading(paint, (left, board[1], right, board[1] + head), vehicle, style, font)
     y = board[1] + head
     for key, share in columns.items():

@@ -3,9 +3,9 @@
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
-from arr_coc.scenes.layouts.paint import glyph, rounded
-from arr_coc.scenes.parts import add_host
+from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
+from arr_coc.scenes.layouts.paint import rounded
+from arr_coc.scenes.parts import add_host, draw_glyph
 from arr_coc.scenes.questions import Thing
 
 CELL = 146  # pixels that a thing gets, each way; the things stand anywhere in their cells
@@ -23,7 +23,7 @@ MOST_GLYPHS = 25  # besides those with a sign: each has a name of its own
 def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     """Things on a background, loosely in rows."""
     width, height = canvas.size
-    canvas.picture, setting = drawing.background(rng, canvas.size)
+    canvas.picture, setting = drawing.background(rng, canvas.size, canvas.hand)
     columns, rows = width // CELL, height // CELL
     across, down = width / columns, height / rows
     cells = [(column, row) for row in range(rows) for column in range(columns)]
@@ -34,9 +34,12 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     signed = _signed_cells(rng, pairable)
     free = [cell for cell in cells if cell not in signed]
     hosts = list(rng.permutation(list(HOST_SIZES)))[: 2 + len(cells) // 16]
-    filled = min(round(len(free) * rng.uniform(*FILLED)), MOST_GLYPHS + len(hosts))
+    glyphs = min(MOST_GLYPHS, castable(canvas, SCENERY) - len(signed) // 2)
+    filled = min(round(len(free) * rng.uniform(*FILLED)), glyphs + len(hosts))
     free = [free[i] for i in rng.permutation(len(free))[:filled]]
-    names, counted = cast(rng, len(free) - len(hosts) + len(signed) // 2, plan.most, SCENERY)
+    names, counted = cast(
+        rng, canvas, len(free) - len(hosts) + len(signed) // 2, plan.most, SCENERY
+    )
     colours, asked = deal_colours(rng, len(names) + len(hosts) + len(signed) // 2, plan)
     signs = []
     for left, _ in zip(signed[::2], signed[1::2], strict=True):
@@ -96,13 +99,17 @@ def _add_glyph(
     angle = float(rng.uniform(-10, 10)) if rng.random() < TURNED else 0.0
     low, high = (84, SIDES[1]) if price else SIDES  # a smaller thing would vanish behind its tag
     room = (cell[2] - cell[0] - 10, cell[3] - cell[1] - 10)
-    box = _within(rng, cell, sized(rng, drawing.glyph_aspect(name, angle), low, high, room))
-    mask = glyph(rng, canvas, name, colour, box, angle=angle)
+    box = _within(
+        rng, cell, sized(rng, drawing.glyph_aspect(name, angle, canvas.hand), low, high, room)
+    )
+    mask, colour = draw_glyph(rng, canvas, name, colour, box, angle=angle)
     thing = Thing(name, colour, box)
     if price:
         text = f"${rng.integers(2, 100)}"
         area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
-        tag = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+        tag = writing.plate(
+            rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand
+        )
         thing = Thing(name, colour, box, "price", text, tag)
     canvas.add(thing, mask)
     return thing
@@ -117,7 +124,7 @@ def _with_sign(
     """
     name, colour, other = dealt
     y0, y1 = cells[1] + 5, cells[3] - 5
-    aspect = drawing.glyph_aspect(name, 0.0)
+    aspect = drawing.glyph_aspect(name, 0.0, canvas.hand)
     w, h = sized(rng, aspect, 64, SIDES[1], (cells[2] - cells[0] - 130, y1 - y0))
     sign_w, sign_h = (min(v, y1 - y0) for v in HOST_SIZES["sign"])
     gap = rng.uniform(*SIGN_GAP)
@@ -126,7 +133,7 @@ def _with_sign(
     right = rng.random() < 0.5
     thing_x, sign_x = (x, x + w + gap) if right else (x + sign_w + gap, x)
     box = rounded(thing_x, foot - h, thing_x + int(w), foot)
-    mask = glyph(rng, canvas, name, colour, box)
+    mask, colour = draw_glyph(rng, canvas, name, colour, box)
     thing = Thing(name, colour, box)
     canvas.add(thing, mask)
     board = rounded(sign_x, foot - sign_h, sign_x + sign_w, foot)

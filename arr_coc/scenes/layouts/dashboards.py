@@ -91,7 +91,7 @@ def _tiles(rng: Rng, canvas: Canvas, box: Box, style: tuple[RGB, RGB, RGB, RGB])
     paint = ImageDraw.Draw(canvas.picture)
     count = max(2, round((box[2] - box[0]) / 210))
     step = (box[2] - box[0]) / count
-    font = font_for(rng, ["month", "99"], step * 0.4, 34, canvas.detail)
+    font = font_for(rng, ["month", "99"], step * 0.4, 34, canvas.detail, canvas.hand)
     for i, name in enumerate(
         rng.permutation(("today", "week", "month", "year", "open", "new"))[:count]
     ):
@@ -128,7 +128,7 @@ def _chart(
 ) -> Chart:
     """One chart in its card; `named` are label and colour of each bar."""
     paint = ImageDraw.Draw(canvas.picture)
-    font = font_for(rng, ["north 99"], (card[2] - card[0]) * 0.4, 28, canvas.detail)
+    font = font_for(rng, ["north 99"], (card[2] - card[0]) * 0.4, 28, canvas.detail, canvas.hand)
     at = (card[0] + 16, card[1] + 10 + font.size * 0.7)
     title_box = write(paint, at, title.capitalize(), resized(font, font.size * 1.1), style[2])
     box = (card[0] + 14, title_box[3] + 6, card[2] - 14, card[3] - 8)

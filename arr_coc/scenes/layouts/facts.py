@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from arr_coc.scenes import drawing
+from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.parts import HOST_DETAILS
 from arr_coc.scenes.questions import Thing
 
 NARROW_HOSTS = ("door", "shirt")
+SPARE_NAMES = 2
 _REST_COLOURS = 4  # so many colours are kept for the things that no count is about
 
 
@@ -89,13 +91,21 @@ def deal_colours(rng: Rng, n: int, plan: Plan) -> tuple[list[str], list[str]]:
     return [dealt[i] for i in rng.permutation(n)], [] if paired else list(numbers)
 
 
-def cast(rng: Rng, n: int, most: int, without: Sequence[str] = ()) -> tuple[list[str], str | None]:
+def castable(canvas: Canvas, without: Sequence[str] = ()) -> int:
+    """How many glyphs a picture can hold: one of each name, but for a few to ask for in vain."""
+    return len(set(canvas.names()) - set(without)) - SPARE_NAMES
+
+
+def cast(
+    rng: Rng, canvas: Canvas, n: int, most: int, without: Sequence[str] = ()
+) -> tuple[list[str], str | None]:
     """Names of `n` glyphs in random order, and the name of which there are 1 to `most`, evenly.
 
     No other name comes twice and none is one of those `without`. Where so many would not fit, no name
-    is to be counted, and all come once.
+    is to be counted, and all come once. At most `castable` glyphs can be had.
     """
-    names = [str(name) for name in rng.permutation(drawing.glyph_names()) if name not in without]
+    assert n <= castable(canvas, without), (n, castable(canvas, without))
+    names = [str(name) for name in rng.permutation(canvas.names()) if name not in without]
     if n < most:
         return names[:n], None
     counted = names.pop()

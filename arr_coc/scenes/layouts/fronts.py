@@ -114,7 +114,9 @@ def _board_thing(rng: Rng, canvas: Canvas, name: str, box: Box, board: Box, word
     edge = mix(rgb, (30, 30, 40) if sum(rgb) > 330 else (255, 255, 255), 0.7)
     paint.rounded_rectangle(board, 5, fill=rgb, outline=edge, width=3)
     area = (board[0] + 6, board[1] + 4, board[2] - 6, board[3] - 4)
-    where = writing.plate(rng, canvas.picture, word, area, canvas.detail, at="anywhere")
+    where = writing.plate(
+        rng, canvas.picture, word, area, canvas.detail, at="anywhere", hand=canvas.hand
+    )
     thing = Thing(name, colour, box, "word", word, where)
     canvas.add(thing)
     return thing

@@ -6,13 +6,15 @@ from PIL import Image, ImageDraw
 from arr_coc.scenes import drawing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import RGB, Box, Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
-from arr_coc.scenes.layouts.paint import font_for, glyph, mix, pick, rounded, write
+from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
+from arr_coc.scenes.layouts.paint import font_for, mix, pick, rounded, write
+from arr_coc.scenes.parts import draw_glyph
 from arr_coc.scenes.questions import Thing
 
 CELL = 128  # pixels of a block of the town with its half streets, each way
 ROAD = (14, 24)  # width in pixels
 LANDMARK, PIN = 0.44, 0.3  # shares of the blocks
+MOST_LANDMARKS = 30
 SCENERY = ("tree", "house")
 LANDMARK_SIDES = (46, 88)
 PIN_SIZE = (56, 70)  # width and height in pixels
@@ -37,7 +39,8 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     cells = [(column, row) for row in range(rows) for column in range(columns)]
     cells = [cells[i] for i in rng.permutation(len(cells))]
     landmarks, pins = round(LANDMARK * len(cells)), max(2, round(PIN * len(cells)))
-    names, counted = cast(rng, min(30, landmarks), plan.most, SCENERY)
+    landmarks = min(MOST_LANDMARKS, castable(canvas, SCENERY), landmarks)
+    names, counted = cast(rng, canvas, landmarks, plan.most, SCENERY)
     colours, _ = deal_colours(rng, len(names), plan)
     tints, asked = deal_colours(rng, pins, plan)
     numbers = [str(n) for n in rng.choice(np.arange(10, 100), pins, replace=False)]
@@ -109,11 +112,11 @@ def _landmark(
     x0, y0, x1, y1 = cell
     beside = PIN_SIZE[0] + 8 if pinned else 0
     room = (x1 - x0 - 12 - beside, y1 - y0 - 16)
-    w, h = sized(rng, drawing.glyph_aspect(name, 0.0), *LANDMARK_SIDES, room)
+    w, h = sized(rng, drawing.glyph_aspect(name, 0.0, canvas.hand), *LANDMARK_SIDES, room)
     x = x0 + 6 + rng.uniform(0, room[0] - w)
     low = y0 + 8 + rng.uniform(max(h, PIN_SIZE[1]), y1 - y0 - 14)
     box = rounded(x, low - h, round(x) + int(w), low)
-    mask = glyph(rng, canvas, name, colour, box)
+    mask, colour = draw_glyph(rng, canvas, name, colour, box)
     thing = Thing(name, colour, box)
     canvas.add(thing, mask)
     return thing
@@ -143,7 +146,7 @@ def _pin(rng: Rng, canvas: Canvas, text: str, colour: str, x: float, foot: float
     area = (x0 + 11, y0 + 12, x1 - 11, y0 + wide - 12)
     paint = ImageDraw.Draw(canvas.picture)
     paint.ellipse((x0 + 9, y0 + 9, x1 - 9, y0 + wide - 9), (250, 249, 244))
-    font = font_for(rng, ["88"], area[2] - area[0], area[3] - area[1], canvas.detail)
+    font = font_for(rng, ["88"], area[2] - area[0], area[3] - area[1], canvas.detail, canvas.hand)
     spot = write(paint, (middle, y0 + wide / 2), text, font, (30, 32, 44), "mm")
     thing = Thing("pin", colour, box, "number", text, spot)
     canvas.add(thing, mask)

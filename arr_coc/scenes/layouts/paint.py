@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import RGB, Box, Rng
+from arr_coc.scenes.hands import Style
 from arr_coc.scenes.parts import add_host
 from arr_coc.scenes.questions import Thing
 
@@ -47,10 +48,15 @@ def ramp(size: tuple[int, int], top: RGB, bottom: RGB) -> Image.Image:
 
 
 def font_for(
-    rng: Rng, texts: Sequence[str], width: float, height: float, detail: float
+    rng: Rng,
+    texts: Sequence[str],
+    width: float,
+    height: float,
+    detail: float,
+    hand: Style | None,
 ) -> ImageFont.FreeTypeFont:
     """A font of the usual height, smaller where the longest of the texts would not fit the room."""
-    font = writing._pick_font(rng, min(rng.uniform(*TEXT_HEIGHT) * detail, height / 1.25))
+    font = writing._pick_font(rng, min(rng.uniform(*TEXT_HEIGHT) * detail, height / 1.25), hand)
     longest = max(font.getlength(text) for text in texts)
     return resized(font, font.size * min(1.0, width / longest))
 
@@ -68,18 +74,15 @@ def write(
     ink: RGB,
     anchor: str = "lm",
 ) -> Box:
-    """A line of text; returns its box, `MARGIN` wider at both ends."""
+    """A line of text; returns its box, `MARGIN` wider at both ends.
+
+    `at` is the middle of its digits in height: fonts sit higher or lower in their lines.
+    """
+    _, top, _, bottom = font.getbbox("8", anchor=anchor)
+    at = (at[0], at[1] - (top + bottom) / 2)
     paint.text(at, text, font=font, fill=ink, anchor=anchor)
     x0, y0, x1, y1 = paint.textbbox(at, text, font=font, anchor=anchor)
     return rounded(x0 - MARGIN, y0 - 2, x1 + MARGIN, y1 + 2)
-
-
-def glyph(
-    rng: Rng, canvas: Canvas, name: str, colour: str, box: Box, *, angle: float = 0.0
-) -> Image.Image:
-    """Draw a glyph with its shadow; returns its mask. The caller adds the thing."""
-    drawing.shadow(canvas.picture, box)
-    return drawing.draw_glyph(canvas.picture, name, drawing.jitter(colour, rng), box, angle)
 
 
 def awning(paint: ImageDraw.ImageDraw, box: Box, tint: RGB) -> None:
@@ -133,7 +136,7 @@ def person(
     """Somebody in a shirt with a number, word or emblem; returns the shirt, which is the thing."""
     paint = ImageDraw.Draw(canvas.picture)
     x0, y0, x1, y1 = box
-    drawing.shadow(canvas.picture, (x0 + 16, y0, x1 - 16, y1))
+    drawing.shadow(canvas.picture, (x0 + 16, y0, x1 - 16, y1), canvas.hand)
     middle, tall, wide = (x0 + x1) / 2, y1 - y0, x1 - x0
     skin, hair, trousers = (
         pick(rng, SKINS),

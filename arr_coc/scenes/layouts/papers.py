@@ -7,10 +7,9 @@ from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import RGB, Box, Rng
 from arr_coc.scenes.layouts.boards import PLACES
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
+from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.layouts.paint import (
     font_for,
-    glyph,
     mix,
     pick,
     ramp,
@@ -18,6 +17,7 @@ from arr_coc.scenes.layouts.paint import (
     rounded,
     write,
 )  # fmt: skip
+from arr_coc.scenes.parts import draw_glyph
 from arr_coc.scenes.questions import Thing
 
 NUMBERS = (
@@ -39,6 +39,7 @@ NUMBERS = (
 )
 FORM_FIELDS = (*writing.FIELDS, *NUMBERS, "city", "fee", "due")
 FORM_ROW, FORM_COLUMN = (52, 70), 460  # pixels: height of a field; a wider page has two columns
+PAPER: RGB = (252, 251, 246)
 INKS: tuple[RGB, ...] = ((30, 50, 130), (30, 32, 40), (96, 30, 60))
 ACCENTS: tuple[RGB, ...] = ((60, 96, 150), (150, 74, 66), (70, 120, 96), (110, 84, 140))
 GOODS = (
@@ -59,8 +60,14 @@ RECEIPT_WIDTH = (300, 400)  # pixels
 RECEIPT_ROW = (34, 42)
 MOST_LINES = 12
 TAX_SHARE = 0.2  # at most so much of the total is tax
+MOST_BESIDE = 28  # things beside a receipt
 TURNED = 0.5  # share of the things beside it that are not upright
 SPOT = 128  # pixels of the table that a thing beside the receipt gets
+
+
+def paper_of(canvas: Canvas) -> RGB:
+    """The colour of a sheet."""
+    return canvas.hand.sheet if canvas.hand else PAPER
 
 
 def form(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
@@ -73,10 +80,10 @@ def form(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     margin = rng.uniform(0.025, 0.05) * min(width, height)
     page = rounded(margin, margin, width - margin, height - margin)
     paint.rectangle([v + 6 for v in page], mix(desk, (40, 40, 40), 0.45))
-    paint.rectangle(page, (252, 251, 246), (170, 168, 160))
+    paint.rectangle(page, paper_of(canvas), (170, 168, 160))
     head = page[1] + 78
     paint.rectangle((page[0], page[1], page[2], page[1] + 12), accent)
-    title = font_for(rng, ["REGISTRATION"], (page[2] - page[0]) * 0.55, 40, 1.5)
+    title = font_for(rng, ["REGISTRATION"], (page[2] - page[0]) * 0.55, 40, 1.5, canvas.hand)
     write(
         paint,
         (page[0] + 24, page[1] + 46),
@@ -96,7 +103,7 @@ def form(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
         names[rng.integers(len(names))] = str(pick(rng, missing))
     gap, step = 26, (page[3] - head - 50) / rows
     wide = (page[2] - page[0] - 48 - (columns - 1) * gap) / columns
-    font = font_for(rng, ["weight", "10 march"], wide * 0.42, step - 24, canvas.detail)
+    font = font_for(rng, ["weight", "10 march"], wide * 0.42, step - 24, canvas.detail, canvas.hand)
     ink, boxed = pick(rng, INKS), bool(rng.random() < 0.5)
     for i, name in enumerate(names):
         column, row = divmod(i, rows)
@@ -150,12 +157,12 @@ def receipt(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     tall = 96 + (count + 4) * step
     y0 = rng.uniform(0.02 * height, 0.98 * height - tall)
     slip = rounded(x0, y0, x0 + wide, y0 + tall)
-    _slip(paint, slip)
+    _slip(paint, slip, paper_of(canvas))
     total = int(rng.integers(max(20, 2 * count), 100))
     cuts = np.sort(rng.choice(np.arange(1, total), count - 1, replace=False))
     prices = np.diff([0, *cuts, total])
     goods = [str(name) for name in rng.permutation(GOODS)[:count]]
-    font = font_for(rng, ["10 march total"], wide - 40, step - 6, canvas.detail)
+    font = font_for(rng, ["10 march total"], wide - 40, step - 6, canvas.detail, canvas.hand)
     head = resized(font, min(30, font.size * 1.4))
     middle = (slip[0] + slip[2]) / 2
     write(
@@ -201,13 +208,13 @@ def _table(rng: Rng, size: tuple[int, int]):
     return picture
 
 
-def _slip(paint: ImageDraw.ImageDraw, box: Box) -> None:
-    """White paper with a torn lower edge and its shadow."""
+def _slip(paint: ImageDraw.ImageDraw, box: Box, paper: RGB) -> None:
+    """Paper with a torn lower edge and its shadow."""
     x0, y0, x1, y1 = box
     teeth = np.linspace(x0, x1, 31)
     edge = [(x, y1 + (8 if i % 2 else 0)) for i, x in enumerate(teeth)]
     paint.polygon([(x + 6, y + 6) for x, y in [(x0, y0), *edge, (x1, y0)]], (130, 112, 96))
-    paint.polygon([(x0, y0), *edge, (x1, y0)], (251, 250, 246), (196, 192, 186))
+    paint.polygon([(x0, y0), *edge, (x1, y0)], paper, (196, 192, 186))
 
 
 def _around(rng: Rng, canvas: Canvas, plan: Plan, slip: Box) -> tuple[str | None, list[str]]:
@@ -222,14 +229,17 @@ def _around(rng: Rng, canvas: Canvas, plan: Plan, slip: Box) -> tuple[str | None
             for i in range(min(columns, 8))
             for j in range(rows)
         ]
-    cells = [cells[i] for i in rng.permutation(len(cells))[: max(1, round(0.8 * len(cells)))]][:28]
-    names, counted = cast(rng, len(cells), plan.most)
+    cells = [cells[i] for i in rng.permutation(len(cells))[: max(1, round(0.8 * len(cells)))]]
+    cells = cells[: min(MOST_BESIDE, castable(canvas))]
+    names, counted = cast(rng, canvas, len(cells), plan.most)
     colours, asked = deal_colours(rng, len(cells), plan)
     for (x, y, wide, tall), name, colour in zip(cells, names, colours, strict=True):
         angle = float(rng.uniform(-14, 14)) if rng.random() < TURNED else 0.0
-        w, h = sized(rng, drawing.glyph_aspect(name, angle), 48, 116, (wide - 10, tall - 12))
+        w, h = sized(
+            rng, drawing.glyph_aspect(name, angle, canvas.hand), 48, 116, (wide - 10, tall - 12)
+        )
         x, y = x + rng.uniform(4, wide - w - 4), y + rng.uniform(4, tall - h - 6)
         box = rounded(x, y, round(x) + int(w), round(y) + int(h))
-        mask = glyph(rng, canvas, name, colour, box, angle=angle)
+        mask, colour = draw_glyph(rng, canvas, name, colour, box, angle=angle)
         canvas.add(Thing(name, colour, box), mask)
     return counted, asked

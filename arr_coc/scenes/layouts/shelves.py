@@ -6,8 +6,9 @@ from PIL import ImageDraw
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
-from arr_coc.scenes.layouts.paint import WALLS, awning, glyph, mix, pick, ramp, rounded
+from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
+from arr_coc.scenes.layouts.paint import WALLS, awning, mix, pick, ramp, rounded
+from arr_coc.scenes.parts import draw_glyph
 from arr_coc.scenes.questions import Thing
 
 GOODS = (10, 14)  # on shelves of 512 x 512 pixels; on larger ones more, though not as many more
@@ -43,21 +44,24 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
         paint, (0, 0, width, top), pick(rng, ((176, 120, 112), (116, 144, 132), (120, 136, 164)))
     )
     places = [(row, column) for row in range(rows) for column in range(columns)]
-    taken = max(1, round(min(MOST_GOODS, len(places) * rng.uniform(0.85, 1))))
+    most = min(MOST_GOODS, castable(canvas))
+    taken = max(1, round(min(most, len(places) * rng.uniform(0.85, 1))))
     places = [places[i] for i in sorted(rng.permutation(len(places))[:taken])]
-    names, counted = cast(rng, taken, plan.most)
+    names, counted = cast(rng, canvas, taken, plan.most)
     colours, asked = deal_colours(rng, taken, plan)
     for (row, column), name, colour in zip(places, names, colours, strict=True):
         x, foot = side + column * across, top + (row + 1) * step - edge
         room = (across - 12, step - edge - 16)
-        aspect = drawing.glyph_aspect(name, 0.0)
+        aspect = drawing.glyph_aspect(name, 0.0, canvas.hand)
         w, h = sized(rng, aspect, 0.42 * min(room), 0.96 * min(room), room)
         left = x + (across - w) * rng.uniform(0.35, 0.65)
         box = rounded(left, foot - h, left + int(w), foot)
-        mask = glyph(rng, canvas, name, colour, box)
+        mask, colour = draw_glyph(rng, canvas, name, colour, box)
         text = f"${rng.integers(2, 100)}"
         area = (x + 4, foot + 2, x + across - 4, foot + edge - 2)
-        tag = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+        tag = writing.plate(
+            rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand
+        )
         canvas.add(Thing(name, colour, box, "price", text, tag), mask)
     return Facts("market", counted, tuple(("", colour) for colour in asked))
 

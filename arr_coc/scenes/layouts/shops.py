@@ -6,10 +6,10 @@ from PIL import Image, ImageDraw
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
+from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.layouts.fronts import AWNINGS, GLASS, WINDOW_FRAME, name_board
-from arr_coc.scenes.layouts.paint import WALLS, awning, glyph, mix, pick, rounded, window
-from arr_coc.scenes.parts import add_host
+from arr_coc.scenes.layouts.paint import WALLS, awning, mix, pick, rounded, window
+from arr_coc.scenes.parts import add_host, draw_glyph
 from arr_coc.scenes.questions import Thing
 
 SHOP = (322, 250)  # pixels across and down, about
@@ -34,9 +34,9 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     goods = max(1, int((wide - DOOR_WIDTH - 56) / GOOD))
     words = [str(word) for word in rng.permutation(writing.WORDS)[: len(boxes)]]
     counts = [int(rng.integers(max(1, goods - 1), goods + 1)) for _ in boxes]
-    while sum(counts) > MOST_GOODS:
+    while sum(counts) > min(MOST_GOODS, castable(canvas, SCENERY)):
         counts[int(np.argmax(counts))] -= 1
-    names, counted = cast(rng, sum(counts), plan.most, SCENERY)
+    names, counted = cast(rng, canvas, sum(counts), plan.most, SCENERY)
     colours, _ = deal_colours(rng, len(names), plan)
     doors, asked_doors = deal_colours(rng, len(boxes), plan)
     signs: list[tuple[str, Thing, Thing]] = []
@@ -82,13 +82,17 @@ def _shop(
     room = (min(step - 8, 104), foot - pane[1] - 34)
     things = []
     for i, (name, colour) in enumerate(goods):
-        w, h = sized(rng, drawing.glyph_aspect(name, 0.0), 0.55 * room[0], room[0], room)
+        w, h = sized(
+            rng, drawing.glyph_aspect(name, 0.0, canvas.hand), 0.55 * room[0], room[0], room
+        )
         x = left + (i + 0.5) * step - w / 2
         at = rounded(x, foot - h, x + int(w), foot)
-        mask = glyph(rng, canvas, name, colour, at)
+        mask, colour = draw_glyph(rng, canvas, name, colour, at)
         text = f"${rng.integers(2, 100)}"
         area = (left + i * step + 2, foot + 1, left + (i + 1) * step - 2, pane[3] - 1)
-        tag = writing.plate(rng, canvas.picture, text, area, canvas.detail, at="bottom")
+        tag = writing.plate(
+            rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand
+        )
         things.append(Thing(name, colour, at, "price", text, tag))
         canvas.add(things[-1], mask)
     return sign, things

@@ -8,10 +8,10 @@ from PIL import ImageDraw
 from arr_coc.scenes import drawing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, deal_colours, sized
+from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.layouts.fronts import POSTS, WINDOW_FRAME, billboard, fascia, house
-from arr_coc.scenes.layouts.paint import glyph, mix, person, pick, ramp, rounded, tree
-from arr_coc.scenes.parts import add_host
+from arr_coc.scenes.layouts.paint import mix, person, pick, ramp, rounded, tree
+from arr_coc.scenes.parts import add_host, draw_glyph
 from arr_coc.scenes.questions import Thing
 
 BAND = 500  # pixels of height that a row of houses with its pavement gets, about
@@ -36,9 +36,10 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     rows = [_widths(rng, width) for _ in range(bands)]
     doors, asked_doors = deal_colours(rng, sum(map(len, rows)), plan)
     spots = [[rng.random() < PEOPLE_SHARE for _ in range(round(width / SPOT))] for _ in rows]
+    _fill_with_people(spots, castable(canvas, SCENERY))
     people = sum(map(sum, spots))
     shirts, asked_shirts = deal_colours(rng, people, plan)
-    names, counted = cast(rng, sum(map(len, spots)) - people, plan.most, SCENERY)
+    names, counted = cast(rng, canvas, sum(map(len, spots)) - people, plan.most, SCENERY)
     colours, _ = deal_colours(rng, len(names), plan)
     # At most one billboard in a picture, so that it needs no other name.
     advert = int(rng.integers(len(rows[0]))) if rng.random() < BILLBOARD_SHARE else None
@@ -64,6 +65,15 @@ def _widths(rng: Rng, width: int) -> list[float]:
     """Widths of houses that fill `width` between them."""
     shares = rng.uniform(*HOUSE, max(2, round(width / np.mean(HOUSE))))
     return list(shares / shares.sum() * width)
+
+
+def _fill_with_people(spots: list[list[bool]], most: int) -> None:
+    """People in some spots more, the last ones, so that at most so many are left for things."""
+    things = sum(not person for row in spots for person in row)
+    for row in reversed(spots):
+        for i in range(len(row)):
+            if things > most and not row[i]:
+                row[i], things = True, things - 1
 
 
 def _backdrop(rng: Rng, canvas: Canvas, span: tuple[float, float]) -> None:
@@ -164,11 +174,11 @@ def _something(
     tall, wide = spot[3] - spot[1], spot[2] - spot[0]
     signed = rng.random() < SIGN_SHARE
     room = (wide - 12, tall - 96 if signed else tall - 20)
-    w, h = sized(rng, drawing.glyph_aspect(name, 0.0), 46, 104, room)
+    w, h = sized(rng, drawing.glyph_aspect(name, 0.0, canvas.hand), 46, 104, room)
     x = spot[0] + rng.uniform(6, wide - w - 6)
     low = spot[3] - (rng.uniform(4, 10) if signed else rng.uniform(4, tall - h - 14))
     box = rounded(x, low - h, x + int(w), low)
-    mask = glyph(rng, canvas, name, colour, box)
+    mask, colour = draw_glyph(rng, canvas, name, colour, box)
     thing = Thing(name, colour, box)
     canvas.add(thing, mask)
     if not signed:
