@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arr_coc.pretrain.data import View
 from arr_coc.pretrain.labels import cell_labels
+from arr_coc.pretrain.views import View
 from arr_coc.scenes import artwork, drawing, grounds, hands, hosts, shades, writing
 from arr_coc.scenes.scene import DEV_SEED, TEST_SEED, make_scene
 
