@@ -60,7 +60,8 @@ def source_of(settings: Settings) -> Source:
         return Folder(settings.folder, n, instruction, block)
     if settings.dataset:
         return Hub(settings.dataset, settings.split, settings.subset, n, instruction, block)
-    return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, settings.size)
+    scenes = {"size": settings.size, "world": settings.world, "hand": settings.hand}
+    return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, **scenes)
 
 
 def wait_for_all(world: int) -> None:

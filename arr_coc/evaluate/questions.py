@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from PIL import Image
 
 from arr_coc.scenes.drawing import Box
-from arr_coc.scenes.questions import KINDS
-from arr_coc.scenes.scene import Scene, make_scene
+from arr_coc.scenes.hands import HOME
+from arr_coc.scenes.scene import KINDS_OF, WORLDS, Scene, make_scene
 
 SCENES_PER_BLOCK = 32
 BLOCKS_AT_A_TIME = 4  # drawn side by side to see what their scenes can be asked
@@ -88,7 +88,8 @@ class Scenes:
     """Drawn scenes of consecutive seeds, until every kind has `n` questions.
 
     Scenes are drawn as they come, not made to suit a kind, so a question is the same whatever else
-    is evaluated. Every scale of detail has its own pictures and its own count.
+    is evaluated. Every scale of detail has its own pictures and its own count. `world` and `hand` are
+    those of `make_scene`.
     """
 
     name, scoring, is_streamed = "scenes", "exact", False
@@ -100,15 +101,22 @@ class Scenes:
         kinds: Sequence[str],
         details: Sequence[float] = (1.0,),
         size: tuple[int, int] = (512, 512),
+        world: str = WORLDS[0],
+        hand: str = HOME,
     ) -> None:
-        """Raises ValueError for an unknown kind, or no questions to ask."""
-        if unknown := set(kinds) - set(KINDS):
-            raise ValueError(f"unknown kinds {sorted(unknown)}; known: {', '.join(KINDS)}")
+        """Raises ValueError for a kind that the world does not have, or no questions to ask."""
+        if unknown := set(kinds) - set(KINDS_OF[world]):
+            known = ", ".join(KINDS_OF[world])
+            raise ValueError(
+                f"unknown kinds {sorted(unknown)} of the {world} world; known: {known}"
+            )
         if n < 1 or not kinds:
             raise ValueError(f"{n} questions of {len(kinds)} kinds, expected at least one of one")
         self.first_seed, self.n, self.kinds, self.details = first_seed, n, tuple(kinds), details
         self.size = tuple(size)
+        self.drawing = {"size": self.size, "world": world, "hand": hand}  # for `make_scene`
         self.about = {"first_seed": first_seed, "n_per_kind": n, "size": list(size)}
+        self.about |= other_scenes(world, hand)
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
         """As `Source`; scenes are drawn once here to see what each can be asked.
@@ -122,7 +130,7 @@ class Scenes:
                 self.first_seed + SCENES_PER_QUESTION * max(self.n, SCENES_PER_BLOCK),
                 SCENES_PER_BLOCK,
             )
-            drawn_kinds = partial(kinds_in_block, detail=detail, size=self.size)
+            drawn_kinds = partial(kinds_in_block, detail=detail, **self.drawing)
             for at in range(0, len(starts), BLOCKS_AT_A_TIME):
                 some = starts[at : at + BLOCKS_AT_A_TIME]
                 for start, kinds in zip(some, parallel(drawn_kinds, some)):
@@ -153,7 +161,7 @@ class Scenes:
         for ref in refs:
             key = (ref.picture, ref.detail)
             if key not in drawn:
-                drawn[key] = make_scene(int(ref.picture), size=self.size, detail=ref.detail)
+                drawn[key] = make_scene(int(ref.picture), detail=ref.detail, **self.drawing)
             scene = drawn[key]
             own = scene.questions[ref.index]
             others = [q.boxes for i, q in enumerate(scene.questions) if i != ref.index and q.boxes]
@@ -164,10 +172,18 @@ class Scenes:
         return items
 
 
-def kinds_in_block(start: int, *, detail: float, size: tuple[int, int]) -> list[list[str]]:
+def other_scenes(world: str, hand: str) -> dict[str, str]:
+    """The world and the hand where they are not the usual ones: what reports and rows tell of them."""
+    usual = {"world": WORLDS[0], "hand": HOME}
+    return {key: value for key, value in (("world", world), ("hand", hand)) if value != usual[key]}
+
+
+def kinds_in_block(
+    start: int, *, detail: float, size: tuple[int, int], world: str, hand: str
+) -> list[list[str]]:
     """The kinds of the questions of each scene in a block of seeds from `start` on."""
     seeds = range(start, start + SCENES_PER_BLOCK)
-    drawn = (make_scene(seed, size=size, detail=detail) for seed in seeds)
+    drawn = (make_scene(seed, size=size, detail=detail, world=world, hand=hand) for seed in seeds)
     return [[question.kind for question in scene.questions] for scene in drawn]
 
 

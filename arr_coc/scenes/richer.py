@@ -31,6 +31,7 @@ RICHER_KINDS = {
     "bar": "the highest, or lowest, bar of one of several charts",
     "cheaper": "which of some named things is cheaper, or costs more (reading)",
 }
+CHOICE_KINDS = ("larger", "cheaper")  # name the things to choose from
 MOST_ASKED = 4  # questions of a kind about one picture
 ENTRY_KINDS = ("entry", "cell", "value")  # details of things that are writing, not objects
 LARGER_AREA, LARGER_SIDE = 1.6, 1.2  # so many times the next: then it is plain which is larger

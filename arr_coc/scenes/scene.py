@@ -19,13 +19,23 @@ from arr_coc.scenes.hands import HOME, style_of
 from arr_coc.scenes.parts import HOST_DETAILS, add_host, draw_glyph, two_colours
 from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, Thing, ask
 
-__all__ = ["DETAIL_CODE", "DEV_SEED", "MAP_STRIDE", "TEST_SEED", "WORLDS", "Canvas", "Scene"]
+__all__ = [
+    "DETAIL_CODE",
+    "DEV_SEED",
+    "KINDS_OF",
+    "MAP_STRIDE",
+    "TEST_SEED",
+    "WORLDS",
+    "Canvas",
+    "Scene",
+]
 __all__ += ["make_scene"]
 
 TEST_SEED = 1_000_000_000
 DEV_SEED = 900_000_000  # validation while working; training stays below
 
 WORLDS = ("small", "large")  # a few things or one panel; streets, shelves, boards and the like
+KINDS_OF = {"small": tuple(KINDS), "large": large.ALL_KINDS}  # of question, by world
 SMALLEST_SIDE = 96  # pixels of a picture
 SMALLEST_PANEL = 192  # pixels on a picture's shorter side that a chart or a form needs
 LEAST_DETAIL, MOST_DETAIL = 0.25, 3
