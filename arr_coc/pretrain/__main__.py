@@ -26,13 +26,14 @@ import torch
 from accelerate import Accelerator
 
 from arr_coc import provenance
-from arr_coc.pretrain.card import CLOCK, EASY_VQA
+from arr_coc.pretrain.card import CLOCK, EASY_VQA, LARGE
 from arr_coc.pretrain.loop import train
 from arr_coc.pretrain.run import Run, begin, publish
-from arr_coc.pretrain.scores import SIZES, clock, evaluate, evaluate_easy_vqa
+from arr_coc.pretrain.scores import LARGE_SIZE, SIZES, clock, evaluate, evaluate_easy_vqa
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.views import STAGE_VIEWS
 from arr_coc.scenes import large, scene
+from arr_coc.scenes.hands import ANY
 
 
 def parse(argv: Sequence[str] | None) -> Settings:
@@ -119,6 +120,11 @@ def score(run: Run, accelerator: Accelerator, settings: Settings) -> dict:
         )
         for name, size in SIZES.items()
     }
+    if settings.world == "large":
+        scores[LARGE] = evaluate(
+            run, accelerator, first_seed=settings.eval_seed, n=settings.eval_n,
+            size=LARGE_SIZE, canvas=LARGE_SIZE, world="large", hand=ANY,
+        )  # fmt: skip
     scores[EASY_VQA] = evaluate_easy_vqa(run, accelerator)
     publish(run, folder=settings.out, trained_on=settings.trained_on)
     scores[CLOCK] = clock(settings.out, threads=settings.threads)

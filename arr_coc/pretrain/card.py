@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from arr_coc.pretrain.model import MAX_TOKENS
 from arr_coc.scenes import questions, scene
 
-EASY_VQA, CLOCK = "easy_vqa", "clock"  # entries among the scores, beside one per picture size
+# Entries among the scores, beside one per picture size.
+EASY_VQA, CLOCK, LARGE = "easy_vqa", "clock", "large"
 WEAK = 0.75  # share of right answers below which the card names a kind of question
 
 _HEAD = """\
@@ -95,6 +96,7 @@ def _scores(scores: dict) -> str:
         clock_line(scores),
         "",
         *_reading(scores),
+        *(_large_world(scores[LARGE]) if LARGE in scores else ()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -129,8 +131,19 @@ def score_table(scores: dict) -> str:
     return "\n".join(lines)
 
 
+def _large_world(scores: dict) -> list[str]:
+    """The same of the large world, by any hand of those for training."""
+    width, height = scores["size"]
+    rows = [
+        f"| {kind} | {row['n']} | {_share(row['right'], row['n'], row['interval'])} |"
+        for kind, row in scores["kinds"].items()
+    ]
+    about = f"In the large world, drawn by any hand and shown at {width} x {height}:"
+    return ["", about, "", "| kind | n | right |", "|---|---|---|", *rows]
+
+
 def _by_size(scores: dict) -> list[dict]:
-    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK)]
+    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK, LARGE)]
 
 
 def clock_line(scores: dict) -> str:

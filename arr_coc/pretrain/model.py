@@ -111,7 +111,11 @@ def build_tokenizer(vocab_size: int = 1500) -> PreTrainedTokenizerFast:
 
 
 def _corpus() -> Iterator[str]:
-    """Every phrase with every name, every answer, bare and after a space."""
+    """Every phrase with every name, every answer, bare and after a space.
+
+    What only the large world says is not among them: it is spelled from pieces, two to four for most
+    words. A word more here would give every piece another id, and weights a vocabulary to grow into.
+    """
     names = (*drawing.glyph_names(), *drawing.HOSTS)
     written = (*writing.WORDS, *writing.MONTHS, *writing.FIELDS)
     for phrases in questions.PHRASES.values():
