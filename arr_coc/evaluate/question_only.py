@@ -109,12 +109,12 @@ def guess(kind: str, learn: Iterable[Answered], test: Sequence[Answered]) -> dic
         "majority": sum(answer == frequent for _, answer in test),
         "question_only": sum(bayes(text) == answer for text, answer in test),
     }
+    if kind in CHOICE_KINDS:
+        right["offered"] = round(sum(1 / len(offered(text)) for text, _ in test))
     shares = {
         name: {"value": round(k / len(test), 4), "interval": wilson(k, len(test))}
         for name, k in right.items()
     }
-    if kind in CHOICE_KINDS:
-        right["offered"] = round(sum(1 / len(offered(text)) for text, _ in test))
     blind = max(right["majority"], right.get("offered", 0))
     gain = (right["question_only"] - blind) / len(test)
     return {"kind": kind, "n": len(test), **shares, "gain": round(gain, 4)}
