@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from arr_coc.scenes import drawing, grounds, hands
+from arr_coc.scenes import artwork, drawing, grounds, hands, writing
 from arr_coc.scenes.layouts import LAYOUTS, street
 from arr_coc.scenes.layouts.facts import SPARE_NAMES, castable
-from arr_coc.scenes.richer import RICHER_KINDS, Asked
+from arr_coc.scenes.richer import Asked
 from arr_coc.scenes.scene import DEV_SEED, Canvas, make_scene
 
 OTHERS = sorted(hands.HANDS)
-ABOUT_COLOUR = set(hands.COLOUR_KINDS)
 
 
 def large_scene(layout: str, hand: str, number: int = 0, **arguments):
@@ -39,7 +38,10 @@ def test_a_hand_of_few_things_fills_the_largest_picture(hand, layout):
         assert len(several) <= 1 and len(set(names)) >= 10
 
 
-def test_people_stand_where_there_are_no_things_left():
+def test_people_stand_where_there_are_no_things_left(monkeypatch):
+    monkeypatch.setattr(street, "PEOPLE_SHARE", 0.0)
+    scene = large_scene("street", "line", 34, size=(1280, 1280))
+    assert "shirt" in {thing.name for thing in scene.objects}
     spots = [[False, True, False], [False, False]]
     street._fill_with_people(spots, 2)
     assert spots == [[False, True, False], [True, True]]
@@ -78,7 +80,7 @@ def test_nobody_is_asked_about_colours_that_are_the_artists_own():
     assert own >= 3
 
 
-@pytest.mark.parametrize("kind", sorted(ABOUT_COLOUR & set(RICHER_KINDS)))
+@pytest.mark.parametrize("kind", ["attribute", "same_colour", "count_colour"])
 def test_where_colours_are_wanted_things_have_one(kind):
     for number in range(8):
         scene = make_scene(DEV_SEED + number, world="large", kinds=[kind], hand="noto")
@@ -113,6 +115,29 @@ def test_held_out_hands_draw_no_large_scene_for_training():
             make_scene(DEV_SEED - 1, world="large", hand=hand)
     with pytest.raises(ValueError, match="unknown hand"):
         make_scene(0, world="large", hand="left")
+
+
+@pytest.mark.parametrize("hand", hands.HELD_OUT_HANDS)
+def test_a_held_out_hand_draws_and_writes_everything_itself(hand, monkeypatch):
+    """Nothing of the home hand is left in any layout: no font, no artwork, no place, no plate."""
+    fonts, families, font, sprite = set(), set(), writing._font, artwork.sprite
+
+    def noted_font(name, size):
+        fonts.add(name)
+        return font(name, size)
+
+    def noted_sprite(family, name):
+        families.add(family)
+        return sprite(family, name)
+
+    monkeypatch.setattr(writing, "_font", noted_font)
+    monkeypatch.setattr(artwork, "sprite", noted_sprite)
+    monkeypatch.setattr(drawing, "_sprite", None)  # the home hand's artwork, places and plates
+    monkeypatch.setattr(drawing, "_PAINTERS", {})
+    monkeypatch.setattr(writing, "_PLATES", ())
+    for number, layout in enumerate(LAYOUTS):
+        large_scene(layout, hand, 300 + number)
+    assert fonts and fonts <= set(hands.HANDS[hand].fonts) and families == {hand}
 
 
 def test_a_seed_and_a_hand_are_a_large_scene():
