@@ -13,6 +13,7 @@ import arr_coc
 from arr_coc.pretrain import __main__ as pretrain
 from arr_coc.pretrain import data, labels, views
 from arr_coc.pretrain import model as pretrain_model
+from arr_coc.pretrain import scores as pretrain_scores
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.data import Batches
 from arr_coc.pretrain.model import CELL, MAX_TOKENS
@@ -181,6 +182,17 @@ def test_larger_pictures_come_with_the_weights_that_saw_them(tmp_path, bundled_r
     assert begin(again).max_tokens == 1024
     small = pretrain.parse(["--out", "unused", "--init", str(BASE), "--stages"])
     assert begin(small).max_tokens == 256
+
+
+def test_scores_can_be_of_the_large_world_by_any_hand(bundled_run, monkeypatch):
+    monkeypatch.setattr(pretrain_scores, "KINDS_OF", {"large": ("price", "relation")})
+    accelerator = pretrain.start_accelerator(device="cpu", float32=True)
+    found = pretrain_scores.evaluate(
+        bundled_run, accelerator, first_seed=DEV_SEED, n=3, size=(512, 512), canvas=(512, 512),
+        world="large", hand=hands.ANY, batch=1,
+    )  # fmt: skip
+    assert set(found["kinds"]) == {"price", "relation"}
+    assert all(row["n"] == 3 and 0 <= row["right"] <= 3 for row in found["kinds"].values())
 
 
 def test_the_card_tells_of_the_large_world():
