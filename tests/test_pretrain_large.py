@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 import arr_coc
 from arr_coc.pretrain import __main__ as pretrain
-from arr_coc.pretrain import data, labels, views
+from arr_coc.pretrain import data, labels, packing, views
 from arr_coc.pretrain import model as pretrain_model
 from arr_coc.pretrain import scores as pretrain_scores
 from arr_coc.pretrain.card import card
@@ -131,6 +131,15 @@ def test_counts_grow_during_a_run():
         return max(len(q.boxes) for some in drawn.questions for q in some)
 
     assert compared((2, 2)) == 2 < compared((7, 7))
+
+
+def test_a_long_run_does_not_remember_every_text(tokenizer, monkeypatch):
+    monkeypatch.setattr(packing, "MOST_KNOWN", 5)
+    packer = packing.Packer(tokenizer)
+    for number in range(23):
+        text = f"how many cats, {number}?"
+        assert packer.ids(text) == tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert len(packer.known) <= 5
 
 
 @pytest.mark.parametrize("view", [SMALLEST_LARGE, LARGE_PLATES])
