@@ -16,7 +16,7 @@ from PIL import Image
 
 from arr_coc.balancing import lexical_tensions
 from arr_coc.evaluate import __main__ as evaluate
-from arr_coc.evaluate import identity, questions, stats, store, summary, work
+from arr_coc.evaluate import identity, questions, stats, store, summary, vqa, work
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate.questions import Item, Ref, Scenes
 from arr_coc.peers import methods as peers_methods
@@ -132,7 +132,7 @@ def test_a_hub_data_set_is_streamed_as_often_as_it_is_asked_for(monkeypatch):
         return Stream(5)
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    source = questions.Hub("me/vqa", "test", n=3, instruction="!", block=2)
+    source = vqa.Hub("me/vqa", "test", n=3, instruction="!", block=2)
     for _ in range(2):
         items = [item for block in source.blocks() for item in source.load(block)]
         assert [i.text for i in items] == ["q0!", "q1!", "q2!"]
@@ -161,10 +161,10 @@ def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
     picture.save(tmp_path / "a.png")
     rows = [{"image": "a.png", "question": QUESTION, "answers": ["sky"]}]
     (tmp_path / "questions.json").write_text(json.dumps(rows))
-    source = questions.Folder(tmp_path)
+    source = vqa.Folder(tmp_path)
     (block,) = source.blocks()
     (item,) = source.load(block)
-    assert item.question == QUESTION and item.text == QUESTION + questions.SHORT
+    assert item.question == QUESTION and item.text == QUESTION + vqa.SHORT
     assert lexical_tensions(item.question) == lexical_tensions(QUESTION)
     assert lexical_tensions(item.text) != lexical_tensions(QUESTION), "SHORT says `word`"
 
@@ -186,10 +186,10 @@ def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
 
 def test_a_malformed_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="neither questions.json"):
-        questions.Folder(tmp_path)
+        vqa.Folder(tmp_path)
     (tmp_path / "questions.jsonl").write_text('{"image": "a.png", "question": "?"}\n')
     with pytest.raises(ValueError, match="record 0 of .* lacks"):
-        questions.Folder(tmp_path)
+        vqa.Folder(tmp_path)
 
 
 # -------------------------------------------------------------------------------------- summary

@@ -81,7 +81,7 @@ OWNERS = {
     "kornia": {"texture"},
     "matplotlib": {"homunculus", "evaluate.plots"},
     "pyarrow": {"evaluate.store", "evaluate.summary"},
-    "datasets": {"evaluate.questions"},
+    "datasets": {"evaluate.vqa"},
     "transformers": {"qwen", "provenance", "pretrain", "train"},
     "gradio": {
         "page.changes",

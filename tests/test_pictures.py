@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arr_coc.evaluate.questions import Folder
+from arr_coc.evaluate.vqa import Folder
 from arr_coc.pictures import as_read, why_unreadable
 
 RED, BLUE = (220, 20, 20), (20, 20, 220)

@@ -21,6 +21,7 @@ from arr_coc.pretrain.run import Run, begin
 from arr_coc.pretrain.scores import answered_exactly
 from arr_coc.pretrain.settings import STAGES
 from arr_coc.pretrain.stages import LOSSES, answer_logits, encode_pictures
+from arr_coc.pretrain.views import STAGE_VIEWS, VIEWS
 from arr_coc.scenes import drawing
 from arr_coc.scenes import questions as scenes_questions
 from arr_coc.scenes import scene as scenes_scene
@@ -107,7 +108,7 @@ def test_packed_questions_equal_single_chats(fresh, tokenizer):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_learns_from_whatever_it_draws(fresh, stage):
-    views = {view.source: view for view in data.STAGE_VIEWS[stage]}
+    views = {view.source: view for view in STAGE_VIEWS["small"][stage]}
     assert ("easy-vqa" in views) == (stage == "joint")
     for view in views.values():
         batch = data.Batches([view], tokens=64, steps=1, first_seed=5)[0]
@@ -177,7 +178,7 @@ def test_easy_vqa_joins_the_mixture():
 
 def test_processes_draw_different_batches_of_the_same_shape():
     def batch(rank):
-        return data.Batches(data.VIEWS, tokens=64, steps=4, first_seed=0, rank=rank, world=2)[1]
+        return data.Batches(VIEWS, tokens=64, steps=4, first_seed=0, rank=rank, world=2)[1]
 
     (first, _, _), (second, _, _), (again, _, _) = batch(0), batch(1), batch(0)
     assert first.shape == second.shape

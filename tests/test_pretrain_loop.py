@@ -18,8 +18,9 @@ from arr_coc.pretrain import __main__ as pretrain
 from arr_coc.pretrain import loop, stages
 from arr_coc.pretrain import model as pretrain_model
 from arr_coc.pretrain.checkpoints import last_checkpoint, read_run
-from arr_coc.pretrain.data import STAGE_VIEWS, Batches
+from arr_coc.pretrain.data import Batches
 from arr_coc.pretrain.run import MODULES
+from arr_coc.pretrain.views import STAGE_VIEWS
 
 ROOT = Path(__file__).parent.parent
 BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
@@ -83,7 +84,7 @@ def _plain_loop(folder: Path, stage: str, steps: int, world: int = 1) -> tuple[l
     muon = torch.optim.Muon(matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
     adamw = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.01)
     first = loop.FIRST_SEED[stage] + (OFFSET if stage == "joint" else 0)
-    views = STAGE_VIEWS[stage]
+    views = STAGE_VIEWS["small"][stage]
     drawn = [
         Batches(views, tokens=TOKENS, steps=steps, first_seed=first, rank=rank, world=world)
         for rank in range(world)

@@ -23,9 +23,10 @@ import torch
 
 from arr_coc.commands import run_command
 from arr_coc.evaluate.identity import open_out
-from arr_coc.evaluate.questions import EasyVQA, Folder, Hub, Scenes, Source
+from arr_coc.evaluate.questions import EasyVQA, Scenes, Source
 from arr_coc.evaluate.report import write_report, write_times
 from arr_coc.evaluate.settings import N_SCENES, Settings, parse
+from arr_coc.evaluate.vqa import Folder, Hub
 from arr_coc.evaluate.work import measure
 
 LONGEST_RUN = timedelta(days=2)  # how long one process may wait for the others
@@ -61,7 +62,8 @@ def source_of(settings: Settings) -> Source:
         return Folder(settings.folder, n, instruction, block, settings.skip_bad)
     if settings.dataset:
         return Hub(settings.dataset, settings.split, settings.subset, n, instruction, block)
-    return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, settings.size)
+    scenes = {"size": settings.size, "world": settings.world, "hand": settings.hand}
+    return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, **scenes)
 
 
 def wait_for_all(world: int) -> None:

@@ -10,6 +10,7 @@ from safetensors.torch import load
 
 from arr_coc import components
 from arr_coc.evaluate import store
+from arr_coc.evaluate.questions import other_scenes
 from arr_coc.evaluate.settings import Settings
 from arr_coc.peers.methods import EVERY
 
@@ -54,6 +55,7 @@ def identity(settings: Settings) -> dict[str, Any]:
     if (base / "model.safetensors").exists():
         about["sha256"] = _digest((base / "model.safetensors").read_bytes())
     about["source"] = settings.dataset or (settings.folder and settings.folder.name) or ""
+    about |= other_scenes(settings.world, settings.hand)
     return about | {"size": "x".join(map(str, settings.size))}
 
 

@@ -4,12 +4,14 @@
 
 Two guessers learn from scenes and are scored on others: the most frequent answer of the kind, and
 naive Bayes over the question's words. Where the second gains nothing over the first, the question
-gives nothing away. The last stdout line is JSON.
+gives nothing away. Where a question names what to choose from, a third one takes any of it, and the
+second has to gain over that one as well. The last stdout line is JSON.
 """
 
 import argparse
 import json
 import math
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -21,13 +23,14 @@ import torch
 
 from arr_coc import provenance
 from arr_coc.evaluate.stats import wilson
-from arr_coc.scenes.questions import KINDS
-from arr_coc.scenes.scene import DEV_SEED, make_scene
+from arr_coc.scenes.richer import CHOICE_KINDS
+from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS, make_scene
 
 LEARNED_BEFORE = (
     50_000_000  # seeds between the first scene that is learned from and the first scored on
 )
 LEARNED_PER_SCORED = 2
+_NOT_OFFERED = ("two",)  # "which of the two is larger, the cat or the dog"
 
 Answered = tuple[str, str]  # a question's words, normalised, and its answer
 
@@ -40,12 +43,14 @@ class Settings:
         out: JSON to write.
         n: questions per kind to be scored on.
         seed: first seed scored on.
+        world: one of `scene.WORLDS`.
         words: the arguments as typed.
     """
 
     out: Path
     n: int
     seed: int
+    world: str
     words: tuple[str, ...]
 
 
@@ -73,11 +78,11 @@ class Bayes:
         return math.log(count / total) + sum(likelihoods)
 
 
-def questions_of(kind: str, first_seed: int, n: int) -> list[Answered]:
-    """`n` questions of a kind with their answers, from scenes of `first_seed` on."""
+def questions_of(kind: str, first_seed: int, n: int, world: str = WORLDS[0]) -> list[Answered]:
+    """`n` questions of a kind with their answers, from scenes of a world from `first_seed` on."""
     questions: list[Answered] = []
     while len(questions) < n:
-        scene = make_scene(first_seed, kinds=[kind])
+        scene = make_scene(first_seed, kinds=[kind], world=world)
         questions += [(normalised(q.text), q.answer) for q in scene.questions]
         first_seed += 1
     return questions[:n]
@@ -88,19 +93,30 @@ def normalised(text: str) -> str:
     return " ".join(text.lower().rstrip("?.").split())
 
 
+def offered(text: str) -> list[str]:
+    """The things that a question, as `normalised` gives it, names to choose from."""
+    return [name for name in re.findall(r"\bthe (\w+)", text) if name not in _NOT_OFFERED]
+
+
 def guess(kind: str, learn: Iterable[Answered], test: Sequence[Answered]) -> dict[str, Any]:
-    """How often both guessers are right on `test` after `learn`, with 95 % intervals."""
+    """How often the guessers are right on `test` after `learn`, with 95 % intervals.
+
+    `offered`, for `CHOICE_KINDS` alone, is how often one of the things named is right by chance.
+    """
     bayes = Bayes(list(learn))
     frequent = bayes.answers.most_common(1)[0][0]
     right = {
         "majority": sum(answer == frequent for _, answer in test),
         "question_only": sum(bayes(text) == answer for text, answer in test),
     }
+    if kind in CHOICE_KINDS:
+        right["offered"] = round(sum(1 / len(offered(text)) for text, _ in test))
     shares = {
         name: {"value": round(k / len(test), 4), "interval": wilson(k, len(test))}
         for name, k in right.items()
     }
-    gain = (right["question_only"] - right["majority"]) / len(test)
+    blind = max(right["majority"], right.get("offered", 0))
+    gain = (right["question_only"] - blind) / len(test)
     return {"kind": kind, "n": len(test), **shares, "gain": round(gain, 4)}
 
 
@@ -110,20 +126,23 @@ def parse(argv: Sequence[str] | None) -> Settings:
     parser.add_argument("--out", type=Path, required=True, help="json to write")
     parser.add_argument("--n", type=int, default=600, help="questions per kind to be scored on")
     parser.add_argument("--seed", type=int, default=DEV_SEED, help="first seed scored on")
+    parser.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")
     return Settings(**vars(parser.parse_args(argv)), words=tuple(provenance.typed(argv)))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     settings, rows = parse(argv), []
     learned_on = LEARNED_PER_SCORED * settings.n
-    for kind in KINDS:
-        learn = questions_of(kind, settings.seed - LEARNED_BEFORE, learned_on)
-        rows.append(guess(kind, learn, questions_of(kind, settings.seed, settings.n)))
+    for kind in KINDS_OF[settings.world]:
+        learn = questions_of(kind, settings.seed - LEARNED_BEFORE, learned_on, settings.world)
+        test = questions_of(kind, settings.seed, settings.n, settings.world)
+        rows.append(guess(kind, learn, test))
         print(f"{kind}: gain {rows[-1]['gain']:+.3f}", file=sys.stderr, flush=True)
     report = {
         "what": "what the question alone gives away, without the picture",
         **provenance.header("arr_coc.evaluate.question_only", settings.words, torch.device("cpu")),
         "seed": settings.seed,
+        "world": settings.world,
         "learned_on": learned_on,
         "kinds": rows,
     }

@@ -4,28 +4,23 @@ A source lists its questions as `Ref`s in blocks, without drawing or loading wha
 loads a block's questions as `Item`s. Blocks are the unit of work and of resuming.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 from PIL import Image
 
-from arr_coc.pictures import as_read, unreadable
 from arr_coc.scenes.drawing import Box
-from arr_coc.scenes.questions import KINDS
-from arr_coc.scenes.scene import Scene, make_scene
+from arr_coc.scenes.hands import HOME
+from arr_coc.scenes.scene import KINDS_OF, WORLDS, Scene, make_scene
 
 SCENES_PER_BLOCK = 32
 BLOCKS_AT_A_TIME = 4  # drawn side by side to see what their scenes can be asked
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
 QUESTIONS_PER_BLOCK = 256
 EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
-SHORT = "\nAnswer the question using a single word or phrase."
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,8 @@ class Scenes:
     """Drawn scenes of consecutive seeds, until every kind has `n` questions.
 
     Scenes are drawn as they come, not made to suit a kind, so a question is the same whatever else
-    is evaluated. Every scale of detail has its own pictures and its own count.
+    is evaluated. Every scale of detail has its own pictures and its own count. `world` and `hand` are
+    those of `make_scene`.
     """
 
     name, scoring, is_streamed = "scenes", "exact", False
@@ -101,15 +97,22 @@ class Scenes:
         kinds: Sequence[str],
         details: Sequence[float] = (1.0,),
         size: tuple[int, int] = (512, 512),
+        world: str = WORLDS[0],
+        hand: str = HOME,
     ) -> None:
-        """Raises ValueError for an unknown kind, or no questions to ask."""
-        if unknown := set(kinds) - set(KINDS):
-            raise ValueError(f"unknown kinds {sorted(unknown)}; known: {', '.join(KINDS)}")
+        """Raises ValueError for a kind that the world does not have, or no questions to ask."""
+        if unknown := set(kinds) - set(KINDS_OF[world]):
+            known = ", ".join(KINDS_OF[world])
+            raise ValueError(
+                f"unknown kinds {sorted(unknown)} of the {world} world; known: {known}"
+            )
         if n < 1 or not kinds:
             raise ValueError(f"{n} questions of {len(kinds)} kinds, expected at least one of one")
         self.first_seed, self.n, self.kinds, self.details = first_seed, n, tuple(kinds), details
         self.size = tuple(size)
+        self.drawing = {"size": self.size, "world": world, "hand": hand}  # for `make_scene`
         self.about = {"first_seed": first_seed, "n_per_kind": n, "size": list(size)}
+        self.about |= other_scenes(world, hand)
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
         """As `Source`; scenes are drawn once here to see what each can be asked.
@@ -123,7 +126,7 @@ class Scenes:
                 self.first_seed + SCENES_PER_QUESTION * max(self.n, SCENES_PER_BLOCK),
                 SCENES_PER_BLOCK,
             )
-            drawn_kinds = partial(kinds_in_block, detail=detail, size=self.size)
+            drawn_kinds = partial(kinds_in_block, detail=detail, **self.drawing)
             for at in range(0, len(starts), BLOCKS_AT_A_TIME):
                 some = starts[at : at + BLOCKS_AT_A_TIME]
                 for start, kinds in zip(some, parallel(drawn_kinds, some)):
@@ -154,7 +157,7 @@ class Scenes:
         for ref in refs:
             key = (ref.picture, ref.detail)
             if key not in drawn:
-                drawn[key] = make_scene(int(ref.picture), size=self.size, detail=ref.detail)
+                drawn[key] = make_scene(int(ref.picture), detail=ref.detail, **self.drawing)
             scene = drawn[key]
             own = scene.questions[ref.index]
             others = [q.boxes for i, q in enumerate(scene.questions) if i != ref.index and q.boxes]
@@ -165,10 +168,18 @@ class Scenes:
         return items
 
 
-def kinds_in_block(start: int, *, detail: float, size: tuple[int, int]) -> list[list[str]]:
+def other_scenes(world: str, hand: str) -> dict[str, str]:
+    """The world and the hand where they are not the usual ones: what reports and rows tell of them."""
+    usual = {"world": WORLDS[0], "hand": HOME}
+    return {key: value for key, value in (("world", world), ("hand", hand)) if value != usual[key]}
+
+
+def kinds_in_block(
+    start: int, *, detail: float, size: tuple[int, int], world: str, hand: str
+) -> list[list[str]]:
     """The kinds of the questions of each scene in a block of seeds from `start` on."""
     seeds = range(start, start + SCENES_PER_BLOCK)
-    drawn = (make_scene(seed, size=size, detail=detail) for seed in seeds)
+    drawn = (make_scene(seed, size=size, detail=detail, world=world, hand=hand) for seed in seeds)
     return [[question.kind for question in scene.questions] for scene in drawn]
 
 
@@ -196,7 +207,7 @@ class EasyVQA:
             count[kind] += 1
             if self.n is None or count[kind] <= self.n:
                 refs.append(Ref(str(picture), index))
-        return _in_blocks(refs, self.block)
+        return in_blocks(refs, self.block)
 
     def load(self, refs: Sequence[Ref]) -> list[Item]:
         """As `Source`."""
@@ -219,123 +230,7 @@ def easy_vqa_kind(answer: str) -> str:
     return "shape" if answer in ("circle", "rectangle", "triangle") else "colour"
 
 
-class Folder:
-    """A folder with images and `questions.json` (a list) or `questions.jsonl`.
-
-    Each record has `image` (path inside the folder), `question`, `answers` (a list, or one string)
-    and, if there are kinds, `kind`.
-    """
-
-    name, scoring, is_streamed = "folder", "vqa", False
-
-    def __init__(
-        self,
-        folder: Path,
-        n: int | None = None,
-        instruction: str = SHORT,
-        block: int = QUESTIONS_PER_BLOCK,
-        skip_bad: bool = False,
-    ) -> None:
-        """`n` questions in all, None for all of them; `skip_bad` leaves out those about pictures that
-        cannot be read.
-
-        Raises:
-            ValueError: for a malformed folder, or one with such pictures that are not to be skipped.
-        """
-        self.folder, self.instruction, self.block = Path(folder), instruction, block
-        rows = list(islice(_records(self.folder), n))
-        for number, row in enumerate(rows):
-            if missing := {"image", "question", "answers"} - set(row):
-                raise ValueError(f"record {number} of {self.folder} lacks {sorted(missing)}")
-        bad = unreadable(self.folder, [str(row["image"]) for row in rows], skip=skip_bad)
-        self.rows = [row for row in rows if str(row["image"]) not in bad]
-        self.about = {"folder": self.folder.name, "n": len(self.rows), "instruction": instruction}
-        if bad:
-            self.about["skipped_pictures"] = bad
-
-    def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
-        """As `Source`."""
-        refs = [Ref(str(row["image"]), i) for i, row in enumerate(self.rows)]
-        return _in_blocks(refs, self.block)
-
-    def load(self, refs: Sequence[Ref]) -> list[Item]:
-        """As `Source`."""
-        rows = [(ref, self.rows[ref.index]) for ref in refs]
-        return [
-            vqa_item(ref, Image.open(self.folder / row["image"]), row, self.instruction)
-            for ref, row in rows
-        ]
-
-
-class Hub:
-    """A data set on the Hub in VQA form, streamed: columns `image`, `question`, `answers`.
-
-    `answers` may be strings, or records with an `answer`; `answer` serves where there are none.
-    """
-
-    name, scoring, is_streamed = "hub", "vqa", True
-
-    def __init__(
-        self,
-        dataset: str,
-        split: str,
-        subset: str | None = None,
-        n: int | None = None,
-        instruction: str = SHORT,
-        block: int = QUESTIONS_PER_BLOCK,
-    ) -> None:
-        """`n` questions in all, None for the whole split; needs the `datasets` library."""
-        try:
-            from datasets import load_dataset
-        except ImportError as error:
-            raise ValueError(
-                "--dataset needs the datasets library: pip install datasets"
-            ) from error
-        rows = load_dataset(dataset, subset, split=split, streaming=True)
-        self.rows = rows if n is None else rows.take(n)
-        self.listed: dict[int, dict[str, Any]] = {}  # records of the block that was listed last
-        self.instruction, self.block = instruction, block
-        self.about = {"dataset": dataset, "subset": subset, "split": split, "n": n}
-        self.about["instruction"] = instruction
-
-    def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
-        """As `Source`, anew each time; a block's records are kept until the next one is listed."""
-        rows = enumerate(self.rows)
-        while block := list(islice(rows, self.block)):
-            self.listed = dict(block)
-            yield [Ref(str(index), index) for index in self.listed]
-
-    def load(self, refs: Sequence[Ref]) -> list[Item]:
-        """As `Source`, for the block that was listed last."""
-        rows = [(ref, self.listed[ref.index]) for ref in refs]
-        return [vqa_item(ref, row["image"], row, self.instruction) for ref, row in rows]
-
-
-def vqa_item(ref: Ref, image: Image.Image, row: dict[str, Any], instruction: str) -> Item:
-    """A record in VQA form as an item.
-
-    Raises:
-        ValueError: for a record without answers.
-    """
-    answers = row.get("answers", row.get("answer")) or ()
-    answers = [answers] if isinstance(answers, str) else answers
-    truths = tuple(str(a["answer"] if isinstance(a, dict) else a) for a in answers)
-    if not truths:
-        raise ValueError(f"question {ref.index} has no answers, expected at least one")
-    question, kind = str(row["question"]), str(row.get("kind", "all"))
-    return Item(ref, as_read(image), question, kind, truths, instruction=instruction)
-
-
-def _records(folder: Path) -> list[dict[str, Any]]:
-    """The records of a folder in VQA form, from its list or from its lines."""
-    whole, lines = folder / "questions.json", folder / "questions.jsonl"
-    if whole.exists():
-        return json.loads(whole.read_text())
-    if lines.exists():
-        return [json.loads(line) for line in lines.read_text().splitlines() if line.strip()]
-    raise ValueError(f"{folder} holds neither questions.json nor questions.jsonl")
-
-
-def _in_blocks(refs: list[Ref], block: int) -> Iterator[list[Ref]]:
+def in_blocks(refs: list[Ref], block: int) -> Iterator[list[Ref]]:
+    """So many at a time, in order."""
     for start in range(0, len(refs), block):
         yield refs[start : start + block]

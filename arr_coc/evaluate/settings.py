@@ -6,19 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arr_coc import provenance
-from arr_coc.evaluate.questions import QUESTIONS_PER_BLOCK, SHORT
+from arr_coc.evaluate.questions import QUESTIONS_PER_BLOCK
 from arr_coc.evaluate.timing import CURVE
+from arr_coc.evaluate.vqa import SHORT
 from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
 from arr_coc.peers.names import OURS, STOCK
 from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.scenes import large
+from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
 from arr_coc.scenes.questions import KINDS
-from arr_coc.scenes.scene import DEV_SEED
+from arr_coc.scenes.richer import RICHER_KINDS
+from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
 
 BUDGETS = (0.05, 0.1, 0.2, 0.4)
 SWEEP_BUDGETS = (0.2,)
 SWEEP_METHODS = (STOCK, "downsample", OURS)
 FINE = ("fine detail", "reading")  # how scenes.questions.KINDS marks what `detail` scales
 N_SCENES = 1000
+_ABOUT = KINDS | RICHER_KINDS
 NEW_TOKENS = {"exact": 8, "vqa": 32}
 DEFAULT_FLOOR = {"exact": 0.8, "vqa": 0.0}
 SMALL_BATCH = 32  # for the bundled base; a larger model answers one at a time
@@ -36,6 +41,7 @@ class Settings:
         n: questions per kind; of a folder or data set, in all; None for all there are.
         kinds, seed, size, details: of scenes: the kinds of question, the first seed, width and height in
             pixels, the scales of emblems and writing.
+        world, hand: of scenes: one of `scene.WORLDS`, and who draws them.
         easy_vqa, folder, skip_bad, dataset, split, subset: other questions than scenes.
         instruction: follows each question in VQA form.
         floor: stock accuracy in [0, 1] that a kind needs to count.
@@ -60,6 +66,8 @@ class Settings:
     seed: int
     size: tuple[int, int]
     details: tuple[float, ...]
+    world: str
+    hand: str
     easy_vqa: bool
     folder: Path | None
     skip_bad: bool
@@ -97,10 +105,15 @@ def parser(about: str) -> argparse.ArgumentParser:
     what.add_argument("--weights", default="", help="Hub id or folder of ARR-COC weights")
     data = p.add_argument_group("on which questions (default: drawn scenes)")
     data.add_argument("--n", type=int, help="questions per kind; of a folder or data set, in all")
-    data.add_argument("--kinds", nargs="+", help=f"of scenes: {', '.join(KINDS)}")
+    data.add_argument("--kinds", nargs="+", help=f"of scenes: {', '.join(KINDS)}; "
+                           f"of the large world also {', '.join(RICHER_KINDS)}")  # fmt: skip
     data.add_argument("--seed", type=int, default=DEV_SEED, help="first seed of the scenes")
     data.add_argument("--size", type=int, nargs=2, default=(512, 512), help="of the scenes, pixels")
     data.add_argument("--detail", type=float, default=1.0, help="scale of emblems and writing")
+    data.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="of the scenes")
+    data.add_argument("--hand", choices=(ANY, *TRAINING_HANDS, *HELD_OUT_HANDS), default=HOME,
+                      help=f"who draws the scenes; {', '.join(HELD_OUT_HANDS)} were never trained on "
+                           f"and need seeds from {DEV_SEED} up")  # fmt: skip
     data.add_argument("--sweep", nargs="+", metavar="detail SCALE", help="several scales of detail")
     other = data.add_mutually_exclusive_group()
     other.add_argument("--easy-vqa", action="store_true", help="easy-VQA's test split instead")
@@ -142,7 +155,8 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     _check(p, args)
     sweep = bool(args.sweep)
     budgets = tuple(args.budgets or (SWEEP_BUDGETS if sweep else BUDGETS))
-    fine = tuple(kind for kind, text in KINDS.items() if any(mark in text for mark in FINE))
+    kinds = KINDS_OF[args.world]
+    fine = tuple(kind for kind in kinds if any(mark in _ABOUT[kind] for mark in FINE))
     scoring = "vqa" if args.folder or args.dataset else "exact"
     is_small = Path(args.base) == BUNDLED_BASE
     derived = {
@@ -150,7 +164,7 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
         "methods": tuple(args.methods or (SWEEP_METHODS if sweep else METHODS)),
         "budgets": budgets,
         "time_budgets": tuple(args.time_budgets or budgets),
-        "kinds": tuple(args.kinds or (fine if sweep else KINDS)),
+        "kinds": tuple(args.kinds or (fine if sweep else kinds)),
         "size": tuple(args.size),
         "details": tuple(map(float, args.sweep[1:])) if sweep else (args.detail,),
         "max_new_tokens": args.max_new_tokens or NEW_TOKENS[scoring],
@@ -173,6 +187,14 @@ def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         p.error(f"budgets {wrong} are outside (0, 1]")
     if args.sweep and (args.sweep[0] != "detail" or len(args.sweep) < 3):
         p.error("--sweep takes the word detail and at least two scales")
+    others = args.easy_vqa or args.folder or args.dataset
+    if others and (args.world, args.hand) != (WORLDS[0], HOME):
+        p.error("--world and --hand are of drawn scenes")
+    if args.hand in HELD_OUT_HANDS and args.seed < DEV_SEED:
+        p.error(f"--hand {args.hand} is held out of training: --seed must be at least {DEV_SEED}")
+    smallest, largest = large.SIDES
+    if args.world == "large" and not smallest <= min(args.size) <= max(args.size) <= largest:
+        p.error(f"--size {args.size} is outside {smallest} to {largest} pixels a side")
     if args.dataset and args.workers > 1:
         p.error("--workers is 1 for a streamed data set; use accelerate launch for more processes")
     if args.dataset and args.time:

@@ -27,12 +27,14 @@ from accelerate import Accelerator
 
 from arr_coc import provenance
 from arr_coc.commands import run_command
-from arr_coc.pretrain.card import CLOCK, EASY_VQA
+from arr_coc.pretrain.card import CLOCK, EASY_VQA, LARGE
 from arr_coc.pretrain.loop import train
 from arr_coc.pretrain.run import Run, begin, publish
-from arr_coc.pretrain.scores import SIZES, clock, evaluate, evaluate_easy_vqa
+from arr_coc.pretrain.scores import LARGE_SIZE, SIZES, clock, evaluate, evaluate_easy_vqa
 from arr_coc.pretrain.settings import STAGES, Settings
-from arr_coc.scenes import scene
+from arr_coc.pretrain.views import STAGE_VIEWS
+from arr_coc.scenes import large, scene
+from arr_coc.scenes.hands import ANY
 
 
 def parse(argv: Sequence[str] | None) -> Settings:
@@ -60,6 +62,16 @@ def parse(argv: Sequence[str] | None) -> Settings:
     much.add_argument("--joint-steps", type=int, default=5000)
     much.add_argument("--minutes", type=float, default=math.inf, help="per stage, at most")
     much.add_argument("--tokens", type=int, default=1024, help="visual tokens per batch")
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--world", choices=tuple(STAGE_VIEWS), default="small",
+        help="large: also streets, shelves, boards and the like, up to 1280 x 800, by any hand",
+    )  # fmt: skip
+    what.add_argument(
+        "--most", type=int, nargs=2, default=(large.MOST, large.MOST), metavar=("FIRST", "LAST"),
+        help="things that a question of the large world counts or compares, at most: at the first "
+             "step and at the last",
+    )  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--lr", type=float, default=1.5e-3, help="AdamW, for what Muon does not train")
     how.add_argument("--muon-lr", type=float, default=3e-3)
@@ -78,7 +90,11 @@ def parse(argv: Sequence[str] | None) -> Settings:
         parser.error(f"unknown stages {sorted(unknown)}; known: {', '.join(STAGES)}")
     if bool(values["text_from"]) != bool(values["vision_from"]):
         parser.error("--text-from and --vision-from go together")
+    least, greatest = large.MOST_RANGE
+    if not all(least <= number <= greatest for number in values["most"]):
+        parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")
     out = values["out"]
+    values["most"] = tuple(values["most"])
     values["work"] = values["work"] or out.with_name(out.name + ".work")
     values["stages"] = tuple(values["stages"])
     values["steps"] = {stage: values.pop(f"{stage}_steps") for stage in STAGES}
@@ -105,6 +121,11 @@ def score(run: Run, accelerator: Accelerator, settings: Settings) -> dict:
         )
         for name, size in SIZES.items()
     }
+    if settings.world == "large":
+        scores[LARGE] = evaluate(
+            run, accelerator, first_seed=settings.eval_seed, n=settings.eval_n,
+            size=LARGE_SIZE, canvas=LARGE_SIZE, world="large", hand=ANY,
+        )  # fmt: skip
     scores[EASY_VQA] = evaluate_easy_vqa(run, accelerator)
     publish(run, folder=settings.out, trained_on=settings.trained_on)
     scores[CLOCK] = clock(settings.out, threads=settings.threads)

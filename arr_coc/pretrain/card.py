@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from arr_coc.pretrain.model import MAX_TOKENS
 from arr_coc.scenes import questions, scene
 
-EASY_VQA, CLOCK = "easy_vqa", "clock"  # entries among the scores, beside one per picture size
+# Entries among the scores, beside one per picture size.
+EASY_VQA, CLOCK, LARGE = "easy_vqa", "clock", "large"
 WEAK = 0.75  # share of right answers below which the card names a kind of question
 
 _HEAD = """\
@@ -23,10 +25,7 @@ drawn scenes and nothing else.
 
 ## Data
 
-Procedural scenes (`arr_coc.scenes`), drawn on the fly from seeds below {dev:,}; pictures of 128 to
-512 pixels, 16 to 256 visual tokens, several aspect ratios; and the train split of easy-VQA (MIT),
-shown at 128 x 128. No photographs, no other text. The glyphs come from Fluent Emoji High Contrast
-(MIT, see `bundled/glyphs`), the letters from the fonts that matplotlib ships.
+Procedural scenes (`arr_coc.scenes`), drawn on the fly from seeds below {dev:,}; pictures of {pictures}
 
 ## Training
 
@@ -43,11 +42,28 @@ bfloat16. Minutes are wall-clock{where}.
 """
 
 
-def card(parameters: int, facts: dict, scores: dict | None) -> str:
+_SMALL = """128 to
+512 pixels, 16 to 256 visual tokens, several aspect ratios; and the train split of easy-VQA (MIT),
+shown at 128 x 128. No photographs, no other text. The glyphs come from Fluent Emoji High Contrast
+(MIT, see `bundled/glyphs`), the letters from the fonts that matplotlib ships."""
+_LARGE = """128 to
+1280 pixels, 16 to {most:,} visual tokens, several aspect ratios, of a small world and of a large one
+(streets, shops, shelves, boards, papers, dashboards, maps), by several hands; and the train split of
+easy-VQA (MIT), shown at 128 x 128. Photographs are only behind the things, and there is no other text.
+Artwork, letters and grounds come with their licences (`bundled/glyphs`, `hands`, `fonts`, `grounds`)."""
+
+
+def card(
+    parameters: int,
+    facts: dict,
+    scores: dict | None,
+    *,
+    max_tokens: int = MAX_TOKENS["small"],
+) -> str:
     """Markdown for a model of so many parameters.
 
     `facts` holds `seconds` and `pictures` per stage and the list of `commands`; without `scores` the
-    run is unfinished.
+    run is unfinished. A picture has at most `max_tokens` visual tokens.
     """
     rows = [
         f"| {stage} | {facts['pictures'].get(stage, 0):,} | {seconds / 60:.0f} |"
@@ -57,6 +73,7 @@ def card(parameters: int, facts: dict, scores: dict | None) -> str:
         parameters=parameters / 1e6,
         where=facts.get("where", ""),
         dev=scene.DEV_SEED,
+        pictures=_LARGE.format(most=max_tokens) if max_tokens > MAX_TOKENS["small"] else _SMALL,
         commands="\n".join(facts["commands"]),
         stages="\n".join(rows),
     )
@@ -79,6 +96,7 @@ def _scores(scores: dict) -> str:
         clock_line(scores),
         "",
         *_reading(scores),
+        *(_large_world(scores[LARGE]) if LARGE in scores else ()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -113,8 +131,19 @@ def score_table(scores: dict) -> str:
     return "\n".join(lines)
 
 
+def _large_world(scores: dict) -> list[str]:
+    """The same of the large world, by any hand of those for training."""
+    width, height = scores["size"]
+    rows = [
+        f"| {kind} | {row['n']} | {_share(row['right'], row['n'], row['interval'])} |"
+        for kind, row in scores["kinds"].items()
+    ]
+    about = f"In the large world, drawn by any hand and shown at {width} x {height}:"
+    return ["", about, "", "| kind | n | right |", "|---|---|---|", *rows]
+
+
 def _by_size(scores: dict) -> list[dict]:
-    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK)]
+    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK, LARGE)]
 
 
 def clock_line(scores: dict) -> str:

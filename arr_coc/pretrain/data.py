@@ -4,7 +4,7 @@ A batch holds pictures of one size, drawn or from easy-VQA; which, is a matter o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -15,13 +15,16 @@ from torch.utils.data import Dataset
 
 from arr_coc.pretrain.labels import ATTRIBUTES, CHARACTERS, HALVES, UNKNOWN, cell_labels
 from arr_coc.pretrain.model import CELL
-from arr_coc.scenes import drawing, writing
+from arr_coc.pretrain.views import View
+from arr_coc.scenes import asking, drawing, large, writing
+from arr_coc.scenes.hands import Style, style_of
+from arr_coc.scenes.layouts import boards, dashboards, papers
 from arr_coc.scenes.questions import Question, Thing
-from arr_coc.scenes.scene import Canvas, Scene, make_scene
+from arr_coc.scenes.scene import DEV_SEED, Canvas, Scene, make_scene
 
 # A batch's pictures share so many questions per visual token, which keeps the text side's cost alike
-# in all batches; each has between the fewest and the most, where it has as many.
-QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS, MOST_QUESTIONS = 0.16, 2, 10
+# in all batches; each has between the fewest and the most of its view, where it has as many.
+QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS = 0.16, 2
 # The share of a kind's questions that is used: what is plentiful and easy is asked less.
 KIND_SHARES = {"colour": 0.25, "exists": 0.35, "where": 0.4, "leftmost": 0.8, "setting": 0.3}
 SEEDS_PER_BATCH = 1024  # more than a batch has pictures: batches share no scene
@@ -33,62 +36,10 @@ PLATE_AREA, PLATE_MARGIN = (100, 60), 4  # pixels that a plate may take, and bet
 PLATE_DETAIL_RANGE = (0.8, 2.2)
 PIXELS_PER_PLATE = 4000  # one attempt at a plate for so many pixels of a picture
 MONTH_SHARE = 0.2  # so many of the plates with a word show a month
-
-
-@dataclass(frozen=True)
-class View:
-    """A share of the batches: scenes drawn on `canvas`, shown at `size` (width, height, pixels).
-
-    `source` is "scenes", "plates" (reading practice for the vision side: many plates, no questions)
-    or "easy-vqa" (the pictures of its train split, 64 x 64, enlarged to `size`). `kinds` limits what
-    scenes are asked.
-    """
-
-    share: float
-    canvas: tuple[int, int]
-    size: tuple[int, int]
-    source: str = "scenes"
-    kinds: tuple[str, ...] | None = None
-
-
-SMALL, WIDE, TALL, FULL = (256, 256), (384, 256), (256, 384), (512, 512)
-SMALL_PRINT = ("number", "word", "price", "emblem_colour")
-PANELS = ("form", "chart_value", "chart_highest")
-SEARCHES = ("price", "number", "word", "count", "beside")  # find the right one among many
-VIEWS = (
-    View(0.10, SMALL, SMALL),
-    View(0.03, WIDE, WIDE),
-    View(0.03, TALL, TALL),
-    View(0.05, (384, 384), (384, 384)),
-    View(0.10, FULL, FULL),
-    View(0.04, FULL, (256, 256)),
-    View(0.03, FULL, (384, 384)),
-    View(0.03, FULL, (224, 224)),
-    View(0.02, (512, 384), (256, 192)),
-    View(0.01, SMALL, (128, 128)),
-    View(0.01, FULL, (128, 128)),
-    View(0.04, (64, 64), (128, 128), "easy-vqa"),
-    View(0.04, SMALL, SMALL, "plates"),
-    View(0.08, SMALL, SMALL, kinds=SMALL_PRINT),
-    View(0.08, FULL, FULL, kinds=SMALL_PRINT),
-    View(0.10, FULL, FULL, kinds=SEARCHES),
-    View(0.06, FULL, FULL, kinds=PANELS),
-    View(0.09, (384, 384), (384, 384), kinds=("count",)),
-    View(0.12, FULL, FULL, kinds=("count",)),
-)
-QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
-    View(0.6, SMALL, SMALL),
-    View(0.1, WIDE, WIDE),
-    View(0.1, TALL, TALL),
-    View(0.2, FULL, (384, 384)),
-)
-LABELLED_VIEWS = tuple(view for view in VIEWS if view.source != "easy-vqa")
-STAGE_VIEWS = {  # naming and codes need labels, which easy-VQA has not
-    "symbolic": QUICK_VIEWS,
-    "dense": LABELLED_VIEWS,
-    "align": LABELLED_VIEWS,
-    "joint": VIEWS,
-}
+# For the large world, so many of the plates show what else is written there, or a time.
+LARGE_TEXT_SHARE, TIME_SHARE = 0.5, 0.3
+LARGE_TEXTS = (*boards.PLACES, *papers.FORM_FIELDS, *papers.GOODS, *dashboards.TITLES)
+LARGE_TEXTS += tuple(label for labels in dashboards.LABELS for label in labels)
 
 
 class Batch(NamedTuple):
@@ -114,7 +65,8 @@ class Batch(NamedTuple):
 class Batches(Dataset):
     """Batch number i of a run: a function of `first_seed` and i alone, so a run can resume.
 
-    Process `rank` of `world` gets every `world`-th batch.
+    Process `rank` of `world` gets every `world`-th batch. `most`, the most things that a question of
+    the large world counts or compares, goes from its first number to its second during the run.
     """
 
     def __init__(
@@ -126,7 +78,13 @@ class Batches(Dataset):
         first_seed: int,
         rank: int = 0,
         world: int = 1,
+        most: tuple[int, int] = (large.MOST, large.MOST),
     ) -> None:
+        """Raises ValueError for a `most` outside `large.MOST_RANGE`."""
+        least, greatest = large.MOST_RANGE
+        if not all(least <= number <= greatest for number in most):
+            raise ValueError(f"most {most} is outside {large.MOST_RANGE}")
+        self.most = most
         self.views, self.tokens, self.steps, self.first_seed = views, tokens, steps, first_seed
         self.rank, self.world = rank, world
 
@@ -141,12 +99,15 @@ class Batches(Dataset):
         if view.source == "easy-vqa":
             batch = easy_vqa_batch(rng, count, view.size)
         elif view.source == "plates":
-            batch = collate([plates(rng, view.canvas) for _ in range(count)], view.size)
+            batch = collate(self._plates(view, rng, number, count), view.size)
         else:
-            batch = collate(self._scenes(view, rng, number, count), view.size)
+            batch = collate(self._scenes(view, rng, step, count), view.size)
         per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count
-        most = max(FEWEST_QUESTIONS, min(MOST_QUESTIONS, per_picture))
-        return batch._replace(questions=[_chosen(about, rng, most) for about in batch.questions])
+        most = max(FEWEST_QUESTIONS, min(view.most_questions, per_picture))
+        chosen = [_chosen(about, rng, most) for about in batch.questions]
+        if view.put_share:
+            chosen = [[_put(q, rng, view.put_share) for q in about] for about in chosen]
+        return batch._replace(questions=chosen)
 
     def _view(self, step: int) -> View:
         """The same for all processes, so that none waits for a slower batch."""
@@ -154,13 +115,36 @@ class Batches(Dataset):
         shares = np.asarray([view.share for view in self.views])
         return self.views[rng.choice(len(self.views), p=shares / shares.sum())]
 
-    def _scenes(self, view: View, rng: np.random.Generator, number: int, count: int) -> list[Scene]:
-        start = self.first_seed + number * SEEDS_PER_BATCH
+    def most_at(self, step: int) -> int:
+        """The most things that a question of the large world counts or compares at a step."""
+        first, last = self.most
+        return round(first + (last - first) * step / max(1, self.steps - 1))
+
+    def _first_seed_of(self, number: int) -> int:
+        return self.first_seed + number * SEEDS_PER_BATCH
+
+    def _plates(self, view: View, rng: np.random.Generator, number: int, count: int) -> list[Scene]:
+        start = self._first_seed_of(number)
+        hands = (style_of(view.hand, start + i, first_held_out_seed=DEV_SEED) for i in range(count))
+        is_large = view.world == "large"
+        return [plates(rng, view.canvas, hand, is_large=is_large) for hand in hands]
+
+    def _scenes(self, view: View, rng: np.random.Generator, step: int, count: int) -> list[Scene]:
+        start = self._first_seed_of(step * self.world + self.rank)
+        most = self.most_at(step) if view.world == "large" else large.MOST
         details = np.where(
             rng.random(count) < PLAIN_DETAIL_SHARE, 1.0, rng.uniform(*DETAIL_RANGE, count)
         )
         return [
-            make_scene(start + i, size=view.canvas, detail=detail, kinds=view.kinds)
+            make_scene(
+                start + i,
+                size=view.canvas,
+                detail=detail,
+                kinds=view.kinds,
+                hand=view.hand,
+                world=view.world,
+                most=most,
+            )
             for i, detail in enumerate(details)
         ]
 
@@ -169,6 +153,13 @@ def _chosen(questions: Sequence[Question], rng: np.random.Generator, most: int) 
     """At most `most` of the questions, in any order, the plentiful kinds thinned out."""
     kept = [q for q in questions if rng.random() < KIND_SHARES.get(q.kind, 1)]
     return [kept[i] for i in rng.permutation(len(kept))[:most]]
+
+
+def _put(question: Question, rng: np.random.Generator, share: float) -> Question:
+    """The question, in a share of the cases as somebody may put it."""
+    if rng.random() >= share:
+        return question
+    return replace(question, text=asking.put_somehow(rng, question.text))
 
 
 def collate(scenes: Sequence[Scene], size: tuple[int, int]) -> Batch:
@@ -182,10 +173,19 @@ def collate(scenes: Sequence[Scene], size: tuple[int, int]) -> Batch:
     return Batch(images, cells, [s.questions for s in scenes])
 
 
-def plates(rng: np.random.Generator, size: tuple[int, int]) -> Scene:
-    """A background full of plates with numbers, words and prices; nobody asks about it."""
-    canvas = Canvas(size, 1.0)
-    canvas.picture, setting = drawing.background(rng, size)
+def plates(
+    rng: np.random.Generator,
+    size: tuple[int, int],
+    hand: Style | None = None,
+    *,
+    is_large: bool = False,
+) -> Scene:
+    """A background full of plates with numbers, words and prices; nobody asks about it.
+
+    `hand` is None for the home hand; `is_large` adds what is written in the large world.
+    """
+    canvas = Canvas(size, 1.0, hand)
+    canvas.picture, setting = drawing.background(rng, size, hand)
     width, height = PLATE_AREA
     taken: list[tuple[float, ...]] = []
     for _ in range(size[0] * size[1] // PIXELS_PER_PLATE):
@@ -198,11 +198,20 @@ def plates(rng: np.random.Generator, size: tuple[int, int]) -> Scene:
         text = f"${text}" if kind == "price" else text
         if kind == "word" and rng.random() < MONTH_SHARE:
             text = str(rng.choice(writing.MONTHS))
+        if is_large and rng.random() < LARGE_TEXT_SHARE:
+            kind, text = "cell", _large_text(rng)
         detail = rng.uniform(*PLATE_DETAIL_RANGE)
-        box = writing.plate(rng, canvas.picture, text, area, detail, at="anywhere")
+        box = writing.plate(rng, canvas.picture, text, area, detail, at="anywhere", hand=hand)
         taken.append(box)
         canvas.add(Thing("", "", box, kind, text, box))
-    return Scene(0, canvas.picture, (), tuple(canvas.things), setting, canvas.things_map)
+    return Scene(0, canvas.finished(), (), tuple(canvas.things), setting, canvas.things_map)
+
+
+def _large_text(rng: np.random.Generator) -> str:
+    """A time, or a word that boards, papers and dashboards show."""
+    if rng.random() < TIME_SHARE:
+        return f"{rng.integers(24):02d}:{rng.integers(60):02d}"
+    return str(rng.choice(LARGE_TEXTS))
 
 
 def _too_close(a: Sequence[float], b: Sequence[float]) -> bool:

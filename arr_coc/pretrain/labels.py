@@ -51,7 +51,7 @@ def cell_labels(scene: Scene, h: int, w: int) -> dict[str, np.ndarray]:
         share = _shares(scene.things_map == i + 1, h, w)
         here = share > most
         most[here] = share[here]
-        labels["colour"][here] = COLOUR_NAMES.index(thing.colour)
+        labels["colour"][here] = COLOUR_NAMES.index(thing.colour or "")
         for key, value in _thing_labels(thing, scene.objects, names).items():
             labels[key][here] = value
         row, column = _cell_of(thing.box, scene.image.size, h, w)
@@ -89,10 +89,14 @@ def _thing_labels(thing: Thing, things: Sequence[Thing], names: list[str]) -> di
     if not thing.name:
         return {}
     neighbours = [neighbour(thing, things, axis) for axis in (0, 1)]
-    left, above = (THING_NAMES.index(other.name) if other else 0 for other in neighbours)
+    left, above = (_class_of(other.name) if other else 0 for other in neighbours)
     copies = min(names.count(thing.name), ATTRIBUTES["copies"] - 1)
-    name = THING_NAMES.index(thing.name)
-    return {"name": name, "copies": copies, "left": left, "above": above}
+    return {"name": _class_of(thing.name), "copies": copies, "left": left, "above": above}
+
+
+def _class_of(name: str) -> int:
+    """Class of a thing's name; 0 for those of the large world that are not among `THING_NAMES`."""
+    return THING_NAMES.index(name) if name in THING_NAMES else 0
 
 
 def _detail_labels(thing: Thing) -> dict[str, int]:

@@ -15,10 +15,11 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, Subset
 
 from arr_coc.pretrain.checkpoints import last_checkpoint, save_checkpoint
-from arr_coc.pretrain.data import STAGE_VIEWS, Batch, Batches
+from arr_coc.pretrain.data import Batch, Batches
 from arr_coc.pretrain.run import Run, publish
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.stages import LOSSES
+from arr_coc.pretrain.views import STAGE_VIEWS
 
 # Far apart, so that no two stages draw the same scene, and below the seeds of evaluation.
 FIRST_SEED = {"symbolic": 0, "dense": 2 * 10**8, "align": 3 * 10**8, "joint": 4 * 10**8}
@@ -77,12 +78,13 @@ def draw_batches(run: Run, accelerator: Accelerator, settings: Settings) -> Iter
     """The remaining batches of the stage for this process."""
     steps = settings.steps[run.stage]
     data = Batches(
-        STAGE_VIEWS[run.stage],
+        STAGE_VIEWS[settings.world][run.stage],
         tokens=settings.tokens,
         steps=steps,
         first_seed=FIRST_SEED[run.stage] + settings.seed_offset,
         rank=accelerator.process_index,
         world=accelerator.num_processes,
+        most=settings.most,
     )
     remaining = Subset(data, range(run.step, steps))
     return iter(DataLoader(remaining, batch_size=None, num_workers=settings.workers))

@@ -5,6 +5,7 @@ byte-level BPE trained here on the scenes' own phrases. Nothing here trains the 
 pictures.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -25,8 +26,11 @@ from arr_coc.scenes import drawing, questions, writing
 
 PATCH, MERGE, TEMPORAL = 16, 2, 2
 CELL = PATCH * MERGE  # pixels of one visual token's side
-MIN_TOKENS, MAX_TOKENS = 4, 256  # visual tokens of a picture, 512 x 512 pixels at most
-MIN_PIXELS, MAX_PIXELS = MIN_TOKENS * CELL**2, MAX_TOKENS * CELL**2
+# Visual tokens of a picture: the fewest, and the most by world, 512 x 512 and 1024 x 1024 pixels.
+MIN_TOKENS, MAX_TOKENS = 4, {"small": 256, "large": 1024}
+# Visual tokens for which the vision side has learned positions; between them it interpolates. A part of
+# the weights: it stays when larger pictures come.
+POSITION_TOKENS = 256
 TEXT_WIDTH = 192  # hidden size of the text model, and so of what the encoder gives it
 
 SPECIALS = (
@@ -107,7 +111,11 @@ def build_tokenizer(vocab_size: int = 1500) -> PreTrainedTokenizerFast:
 
 
 def _corpus() -> Iterator[str]:
-    """Every phrase with every name, every answer, bare and after a space."""
+    """Every phrase with every name, every answer, bare and after a space.
+
+    What only the large world says is not among them: it is spelled from pieces, two to four for most
+    words. A word more here would give every piece another id, and weights a vocabulary to grow into.
+    """
     names = (*drawing.glyph_names(), *drawing.HOSTS)
     written = (*writing.WORDS, *writing.MONTHS, *writing.FIELDS)
     for phrases in questions.PHRASES.values():
@@ -159,7 +167,7 @@ def build_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig:
         "intermediate_size": 384,
         "num_heads": 4,
         "out_hidden_size": TEXT_WIDTH,
-        "num_position_embeddings": MAX_TOKENS * MERGE**2,  # a patch each
+        "num_position_embeddings": POSITION_TOKENS * MERGE**2,  # a patch each
         "patch_size": PATCH,
         "spatial_merge_size": MERGE,
         "temporal_patch_size": TEMPORAL,
@@ -189,13 +197,15 @@ def build_model(
     return model
 
 
-def build_image_processor() -> Qwen2VLImageProcessorPil:
-    """The stock processor with this model's range of sizes: 4 to 256 visual tokens."""
+def build_image_processor(
+    max_tokens: int = MAX_TOKENS["small"],
+) -> Qwen2VLImageProcessorPil:
+    """The stock processor with this model's range of sizes: 4 to `max_tokens` visual tokens."""
     return Qwen2VLImageProcessorPil(
         patch_size=PATCH,
         merge_size=MERGE,
         temporal_patch_size=TEMPORAL,
-        size={"shortest_edge": MIN_PIXELS, "longest_edge": MAX_PIXELS},
+        size={"shortest_edge": MIN_TOKENS * CELL**2, "longest_edge": max_tokens * CELL**2},
         image_mean=[0.5, 0.5, 0.5],
         image_std=[0.5, 0.5, 0.5],
     )
@@ -228,6 +238,12 @@ def load(
     return model, AutoTokenizer.from_pretrained(folder)
 
 
+def max_tokens_of(folder: str | Path) -> int:
+    """The most visual tokens that the image processor in a folder gives a picture."""
+    settings = json.loads((Path(folder) / "preprocessor_config.json").read_text())
+    return settings["size"]["longest_edge"] // CELL**2
+
+
 def with_tokenizer(
     model: Qwen3VLForConditionalGeneration,
     old: PreTrainedTokenizerFast,
@@ -256,8 +272,12 @@ def save(
     model: Qwen3VLForConditionalGeneration,
     tokenizer: PreTrainedTokenizerFast,
     card: str,
+    *,
+    max_tokens: int = MAX_TOKENS["small"],
 ) -> None:
     """Write everything a Hub model repository holds; weights in bfloat16.
+
+    The image processor gives a picture at most `max_tokens` visual tokens.
 
     Files are written aside and then renamed one by one, the weights last, so that a reader never
     meets half a file.
@@ -272,7 +292,7 @@ def save(
     half.generation_config = model.generation_config
     half.save_pretrained(aside)
     tokenizer.save_pretrained(aside)
-    build_image_processor().save_pretrained(aside)
+    build_image_processor(max_tokens).save_pretrained(aside)
     (aside / "README.md").write_text(card)
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(aside.iterdir(), key=lambda p: p.name == "model.safetensors"):

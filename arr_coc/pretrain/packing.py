@@ -12,6 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 from arr_coc.scenes.questions import Question
 
+# Texts whose ids are remembered, some tens of megabytes: the small world asks fewer different ones, the
+# large one never stops asking new ones.
+MOST_KNOWN = 40_000
 PREFIX, PADDING = 0, -1  # in place of the number of the question that a token belongs to
 
 
@@ -48,6 +51,8 @@ class Packer:
     def ids(self, text: str) -> list[int]:
         """Token ids of a piece of the chat."""
         if text not in self.known:
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
             self.known[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return self.known[text]
 

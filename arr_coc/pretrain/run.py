@@ -28,6 +28,7 @@ class Run:
         pictures: trained on, by stage.
         command: the one that runs now; empty where it only evaluates.
         commands: those whose checkpoints it goes on from.
+        max_tokens: visual tokens that the published model gives a picture at most.
         before: `facts` of the published weights it goes on from.
         packer: builds the sequences of questions.
     """
@@ -42,6 +43,7 @@ class Run:
     pictures: dict[str, int] = field(default_factory=dict)
     command: str = ""
     commands: list[str] = field(default_factory=list)
+    max_tokens: int = pretrain_model.MAX_TOKENS["small"]
     before: dict = field(default_factory=dict)
     packer: Packer = field(init=False)
 
@@ -102,6 +104,9 @@ def begin(settings: Settings) -> Run:
         _join_sides(run, vision_from=settings.vision_from, text_from=settings.text_from)
     elif settings.init:
         _restore_heads(heads, settings.init)
+    run.max_tokens = pretrain_model.MAX_TOKENS[settings.world]
+    if settings.init:
+        run.max_tokens = max(run.max_tokens, pretrain_model.max_tokens_of(settings.init))
     if settings.init and (settings.init / TRAINING).exists():
         run.before = json.loads((settings.init / TRAINING).read_text())
     return run
@@ -135,8 +140,9 @@ def publish(run: Run, *, folder: Path, trained_on: str, scores: dict | None = No
     """
     facts = run.facts()
     facts["where"] = trained_on or facts["where"]
-    text = card(sum(p.numel() for p in run.model.parameters()), facts, scores)
-    pretrain_model.save(folder, run.model, run.tokenizer, text)
+    count, most = sum(p.numel() for p in run.model.parameters()), run.max_tokens
+    text = card(count, facts, scores, max_tokens=most)
+    pretrain_model.save(folder, run.model, run.tokenizer, text, max_tokens=most)
     (folder / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
     if scores:
         (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")

@@ -14,8 +14,9 @@ from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.run import Run
 from arr_coc.pretrain.stages import answer_logits, encode_pictures, questions_right
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scenes.questions import KINDS, Question
-from arr_coc.scenes.scene import DEV_SEED, make_scene
+from arr_coc.scenes.hands import HOME
+from arr_coc.scenes.questions import Question
+from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS, make_scene
 
 # Width and height at which scenes drawn at 512 x 512 are shown: all of their 256 visual tokens, about
 # a fifth of them (49), and as many as a glance has there (16).
@@ -25,6 +26,7 @@ SIZES = {
     "glance": (4 * CELL, 4 * CELL),
 }
 EASY_VQA_SIZE = SIZES["glance"]
+LARGE_SIZE = (1024, 1024)  # at which scenes of the large world are drawn and shown
 
 
 @torch.no_grad()
@@ -35,16 +37,22 @@ def evaluate(
     first_seed: int,
     n: int,
     size: tuple[int, int],
+    canvas: tuple[int, int] = SIZES["native"],
+    world: str = WORLDS[0],
+    hand: str = HOME,
     batch: int = 8,
 ) -> dict:
-    """Exact match per kind on `n` questions, scenes drawn at 512 x 512 and shown at `size`."""
+    """Exact match per kind on `n` questions, scenes drawn on `canvas` and shown at `size`."""
     run.model.eval()
     rows = {}
-    for kind in KINDS:
+    for kind in KINDS_OF[world]:
         right: list[bool] = []
         seed = first_seed
         while len(right) < n:
-            drawn = [make_scene(seed + i, kinds=[kind]) for i in range(batch)]
+            drawn = [
+                make_scene(seed + i, size=canvas, kinds=[kind], world=world, hand=hand)
+                for i in range(batch)
+            ]
             seed += batch
             if with_questions := [scene for scene in drawn if scene.questions]:
                 images, _, questions = collate(with_questions, size)

@@ -25,6 +25,9 @@ class Settings:
         steps: by stage.
         minutes: of each stage, at most.
         tokens: visual tokens per batch and process.
+        world: key of `views.STAGE_VIEWS`: "small" pictures, or those of the large world as well.
+        most: things that a question of the large world counts or compares at most, at the first step and
+            at the last.
         lr: of AdamW, for what Muon does not train.
         muon_lr: of Muon, for the matrices inside the blocks.
         joint_lr_scale: factor of both rates in the joint stage.
@@ -51,6 +54,8 @@ class Settings:
     steps: Mapping[str, int]
     minutes: float
     tokens: int
+    world: str
+    most: tuple[int, int]
     lr: float
     muon_lr: float
     joint_lr_scale: float

@@ -2,13 +2,15 @@
 
 Knows pixels only: no questions, no answers. Everything random comes from the `numpy` generator
 that the caller hands in, so a picture is a function of its seed: the order of the draws is part of it.
-Sizes and boxes are in pixels, boxes are `(x0, y0, x1, y1)`; colours are 8-bit RGB triples.
+What is given a `hand` (a style of `hands`) is drawn by it. Sizes and boxes are in pixels, boxes are
+`(x0, y0, x1, y1)`; colours are 8-bit RGB triples.
 """
 
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -38,6 +40,24 @@ EMBLEM_SHAPES = ("disc", "square", "triangle", "diamond", "star")
 _MOSTLY_INK = 0.8  # icons with more ink than this share of their silhouette are solid shapes
 _PASTELS = ((214, 232, 245), (246, 232, 214), (225, 240, 222), (240, 226, 238), (238, 238, 230))
 _PASTELS += ((250, 240, 206), (216, 236, 232), (232, 228, 246))
+
+
+class Drawer(Protocol):
+    """Another hand: what it draws in place of the functions of the same names here."""
+
+    def draw_glyph(
+        self, picture: Image.Image, name: str, rgb: RGB | None, box: Box, angle: float
+    ) -> Image.Image: ...
+
+    def glyph_aspect(self, name: str, angle: float) -> float: ...
+
+    def draw_host(
+        self, picture: Image.Image, name: str, rgb: RGB, box: Box
+    ) -> tuple[Image.Image, Box]: ...
+
+    def background(self, rng: Rng, size: tuple[int, int]) -> tuple[Image.Image, str]: ...
+
+    def shadow(self, picture: Image.Image, box: Box) -> None: ...
 
 
 @cache
@@ -78,11 +98,21 @@ def _edge(rgb: RGB) -> RGB:
     return _mix(rgb, (30, 30, 40), 0.72) if sum(rgb) > 330 else _mix(rgb, (255, 255, 255), 0.86)
 
 
-def draw_glyph(picture: Image.Image, name: str, rgb: RGB, box: Box, angle: float) -> Image.Image:
+def draw_glyph(
+    picture: Image.Image,
+    name: str,
+    rgb: RGB | None,
+    box: Box,
+    angle: float,
+    hand: Drawer | None = None,
+) -> Image.Image:
     """Draw glyph `name` in `rgb`, fitted into `box` and turned by `angle` degrees.
 
-    Returns its silhouette as an `L` mask of the box's size.
+    Returns its silhouette as an `L` mask of the box's size. None, the artist's own colours, is for
+    hands that have some.
     """
+    if hand is not None:
+        return hand.draw_glyph(picture, name, rgb, box, angle)
     ink, silhouette, solid = _sprite(name)
     width, height = int(box[2] - box[0]), int(box[3] - box[1])
     room = 2  # pixels kept free for the outline
@@ -105,18 +135,24 @@ def draw_glyph(picture: Image.Image, name: str, rgb: RGB, box: Box, angle: float
     return silhouette
 
 
-def glyph_aspect(name: str, angle: float) -> float:
+def glyph_aspect(name: str, angle: float, hand: Drawer | None = None) -> float:
     """Width over height of the glyph turned by `angle` degrees."""
+    if hand is not None:
+        return hand.glyph_aspect(name, angle)
     box = _sprite(name)[1].rotate(angle, Image.BILINEAR, expand=True).getbbox()
     return (box[2] - box[0]) / (box[3] - box[1])
 
 
-def draw_host(picture: Image.Image, name: str, rgb: RGB, box: Box) -> tuple[Image.Image, Box]:
+def draw_host(
+    picture: Image.Image, name: str, rgb: RGB, box: Box, hand: Drawer | None = None
+) -> tuple[Image.Image, Box]:
     """Draw a sign, flag, door or shirt; return `(L mask of the box, area free for an emblem)`."""
     width, height = int(box[2] - box[0]), int(box[3] - box[1])
     if name == "shirt":
-        mask = draw_glyph(picture, name, rgb, box, 0.0)
+        mask = draw_glyph(picture, name, rgb, box, 0.0, hand)
         return mask, _inside(box, 0.36, 0.44, 0.64, 0.86)
+    if hand is not None:
+        return hand.draw_host(picture, name, rgb, box)
     mask = Image.new("L", (width, height))
     paint, stencil = ImageDraw.Draw(picture), ImageDraw.Draw(mask)
     if name == "sign":
@@ -172,8 +208,15 @@ def _outline(shape: str, size: float) -> list[tuple[float, float]]:
 # ------------------------------------------------------------------------------ backgrounds
 
 
-def background(rng: Rng, size: tuple[int, int]) -> tuple[Image.Image, str]:
-    """A soft picture of `size` (width, height), and what it shows (one of `SETTINGS`)."""
+def background(
+    rng: Rng, size: tuple[int, int], hand: Drawer | None = None
+) -> tuple[Image.Image, str]:
+    """A soft picture of `size` (width, height), and what it shows (one of `SETTINGS`).
+
+    Another hand's may show nothing that has a name: then it is none of them.
+    """
+    if hand is not None:
+        return hand.background(rng, size)
     setting = SETTINGS[rng.integers(len(SETTINGS))]
     picture = _gradient(rng, size)
     _PAINTERS[setting](ImageDraw.Draw(picture, "RGBA"), rng, *size)
@@ -276,8 +319,10 @@ def _pattern(paint: ImageDraw.ImageDraw, rng: Rng, width: int, height: int) -> N
                 paint.rectangle((x, y, x + gap, y + gap), (*tint, 130))
 
 
-def shadow(picture: Image.Image, box: Box) -> None:
+def shadow(picture: Image.Image, box: Box, hand: Drawer | None = None) -> None:
     """A faint shadow on the ground under a thing that fills `box`."""
+    if hand is not None:
+        return hand.shadow(picture, box)
     width, depth = box[2] - box[0], 0.08 * (box[3] - box[1])
     spot = (box[0] + 0.12 * width, box[3] - depth, box[2] - 0.12 * width, box[3] + depth)
     ImageDraw.Draw(picture, "RGBA").ellipse(spot, (40, 40, 60, 46))

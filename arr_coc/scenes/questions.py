@@ -137,12 +137,13 @@ class Question:
 class Thing:
     """A drawn thing: its name, the name of its colour, its box, and the small detail it carries.
 
-    `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value" or
-    "entry" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
+    `colour` is None for a thing in several colours of its own, whose colour nobody is asked.
+    `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value",
+    "entry" or "cell" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
     """
 
     name: str
-    colour: str
+    colour: str | None
     box: Box
     detail_kind: str | None = None
     detail: str | None = None
@@ -157,15 +158,19 @@ def ask(
     *,
     setting: str,
     counted: str | None,
+    scenery: Sequence[str] = (),
 ) -> Iterator[Question]:
     """The questions of one kind that a picture of `size` with these things can be asked.
 
-    `setting` is what the whole picture shows, `counted` the name of the things to count, if any.
+    `setting` is what the whole picture shows, `counted` the name of the things to count, if any;
+    nobody asks whether there are things of the `scenery`, which are not on the list.
     """
     if kind == "setting":
         yield Question(_phrase(rng, "setting"), setting, "setting")
     elif kind == "count":
         yield from _ask_count(rng, things, counted)
+    elif kind == "exists":
+        yield from _ask_exists(rng, things, scenery)
     elif kind in _DETAIL_OF:
         yield from _ask_detail(rng, things, kind)
     else:
@@ -204,13 +209,13 @@ def _pick(rng: Rng, items: list[Any], most: int) -> list[Any]:
 
 
 def _ask_colour(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
-    for thing in _pick(rng, _unique(things), 3):
+    for thing in _pick(rng, [thing for thing in _unique(things) if thing.colour], 3):
         yield Question(_phrase(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
 
 
-def _ask_exists(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
+def _ask_exists(rng: Rng, things: Sequence[Thing], scenery: Sequence[str]) -> Iterator[Question]:
     present = [name for name in glyph_names() if any(t.name == name for t in things)]
-    absent = [name for name in glyph_names() if name not in present]
+    absent = [name for name in glyph_names() if name not in (*present, *scenery)]
     for _ in range(2):
         exists = bool(present) and rng.random() < 0.5
         name = str(rng.choice(present if exists else absent))
@@ -223,6 +228,17 @@ def _ask_detail(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Questi
     for thing in _unique(things):
         if thing.detail_kind == _DETAIL_OF[kind]:
             text = _phrase(rng, kind, thing.name)
+            yield Question(text, thing.detail, kind, (thing.detail_box,))
+
+
+def ask_by_colour(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Question]:
+    """What is written or drawn small on one of several things of a name, told apart by their colour."""
+    looks = [(thing.name, thing.colour) for thing in things]
+    names = [thing.name for thing in things]
+    for thing, look in zip(things, looks, strict=True):
+        several = names.count(thing.name) > 1 and looks.count(look) == 1
+        if several and thing.detail_kind == _DETAIL_OF[kind]:
+            text = _phrase(rng, kind, f"{thing.colour} {thing.name}")
             yield Question(text, thing.detail, kind, (thing.detail_box,))
 
 
@@ -248,11 +264,13 @@ def neighbour(thing: Thing, things: Sequence[Thing], axis: int) -> Thing | None:
     near = []
     for other in things:
         gap = thing.box[axis] - other.box[axis + 2]
+        if other is thing or gap <= -4:
+            continue
         shared = min(thing.box[across + 2], other.box[across + 2]) - max(
             thing.box[across], other.box[across]
         )
-        spans = [t.box[across + 2] - t.box[across] for t in (thing, other)]
-        if other is not thing and gap > -4 and shared > 0:
+        if shared > 0:
+            spans = [t.box[across + 2] - t.box[across] for t in (thing, other)]
             near.append((gap, shared / min(spans), other))
     near.sort(key=lambda item: item[0])
     if not near or near[0][1] < 0.5 or (len(near) > 1 and near[1][0] < near[0][0] + 40):
@@ -320,7 +338,6 @@ def _ask_count(rng: Rng, things: Sequence[Thing], name: str | None) -> Iterator[
 
 _ASKERS: dict[str, Callable[[Rng, Sequence[Thing], tuple[int, int]], Iterator[Question]]] = {
     "colour": _ask_colour,
-    "exists": _ask_exists,
     "where": _ask_where,
     "leftmost": _ask_leftmost,
     "beside": _ask_beside,

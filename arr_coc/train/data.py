@@ -14,7 +14,8 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from arr_coc.evaluate.questions import Box, Folder, Hub, Item
+from arr_coc.evaluate.questions import Box, Item
+from arr_coc.evaluate.vqa import Folder, Hub
 from arr_coc.scenes.questions import Question
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
@@ -124,7 +125,7 @@ class SceneSamples(Dataset):
 
 
 class FolderSamples(Dataset):
-    """A folder in VQA form, as `evaluate.questions.Folder` reads it; one question a sample."""
+    """A folder in VQA form, as `evaluate.vqa.Folder` reads it; one question a sample."""
 
     def __init__(self, folder: Path, n: int | None = None, skip_bad: bool = False) -> None:
         self.source = Folder(folder, n, skip_bad=skip_bad)

@@ -1,0 +1,222 @@
+"""Pretraining in the large world: what it is given, what can be spelled and labelled, what it publishes."""
+
+import json
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+import arr_coc
+from arr_coc.pretrain import __main__ as pretrain
+from arr_coc.pretrain import data, labels, packing, views
+from arr_coc.pretrain import model as pretrain_model
+from arr_coc.pretrain import scores as pretrain_scores
+from arr_coc.pretrain.card import card
+from arr_coc.pretrain.data import Batches
+from arr_coc.pretrain.model import CELL, MAX_TOKENS
+from arr_coc.pretrain.run import begin, publish
+from arr_coc.pretrain.settings import STAGES
+from arr_coc.pretrain.stages import LOSSES
+from arr_coc.scenes import asking, hands, large, richer, wordings
+from arr_coc.scenes.layouts import boards
+from arr_coc.scenes.scene import DEV_SEED, make_scene
+
+BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
+FIRST_SEED = 4 * 10**8
+JOINT = views.STAGE_VIEWS["large"]["joint"]
+SMALLEST_LARGE = next(v for v in views.OF_THE_LARGE_WORLD if v.size == (512, 512) and not v.kinds)
+LARGE_PLATES = next(v for v in JOINT if v.source == "plates" and v.world == "large")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(BASE)
+
+
+@pytest.fixture(scope="module")
+def bundled_run():
+    words = ["--out", "unused", "--init", str(BASE), "--stages", "joint", "--world", "large"]
+    return begin(pretrain.parse(words))
+
+
+# ------------------------------------------------------------------------------ vocabulary
+
+
+def test_the_vocabulary_is_that_of_the_shipped_weights(tokenizer):
+    assert pretrain_model.build_tokenizer().get_vocab() == tokenizer.get_vocab()
+
+
+def test_everything_the_large_world_says_can_be_spelled(tokenizer):
+    texts = [asking.INSTRUCTION, f"\n{asking.INSTRUCTION}", "please tell me: is it?", "14:05"]
+    for number, layout in enumerate(large.LAYOUTS):
+        scene = make_scene(DEV_SEED + number, world="large", layouts=[layout], most=9)
+        texts += [text for q in scene.questions for text in (q.text, q.answer)] + [scene.setting]
+    words = [*wordings.ORDINALS, *data.LARGE_TEXTS, *chain(*boards.VEHICLES), "billboard", "pin"]
+
+    def ids(text):
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    for text in (*texts, *words):
+        assert tokenizer.decode(ids(text)) == text
+    assert max(len(ids(f" {word}")) for word in words) <= 7 and len(ids("14:05")) == 5
+
+
+# ------------------------------------------------------------------------------------ views
+
+
+def test_the_small_world_is_trained_on_as_before():
+    small = views.STAGE_VIEWS["small"]
+    assert small["joint"] is views.VIEWS and set(small) == set(STAGES)
+    for view in chain(*small.values()):
+        assert (view.world, view.hand, view.put_share) == ("small", hands.HOME, 0.0)
+        assert view.most_questions == views.MOST_QUESTIONS
+    settings = pretrain.parse(["--out", "runs/base"])
+    assert settings.world == "small" and settings.most == (large.MOST, large.MOST)
+
+
+def test_the_large_views_show_both_worlds_and_all_hands():
+    for stage, some in views.STAGE_VIEWS["large"].items():
+        sources = {view.source for view in some}
+        assert ("easy-vqa" in sources) == (stage == "joint")
+        for view in some:
+            assert view.size[0] % CELL == view.size[1] % CELL == 0
+            assert np.prod(view.size) <= MAX_TOKENS["large"] * CELL**2
+    total = sum(view.share for view in JOINT)
+    shares = {
+        world: sum(v.share for v in JOINT if v.world == world) / total
+        for world in ("small", "large")
+    }
+    assert min(shares.values()) > 0.3
+    assert 0.2 < sum(v.share for v in JOINT if v.hand == hands.HOME) / total < 0.5
+    sizes = {view.size for view in JOINT if view.world == "large"}
+    assert {(1024, 1024), (768, 768), (1280, 800), (512, 512)} <= sizes
+    asked = {kind for view in views.OF_THE_LARGE_WORLD for kind in view.kinds or ()}
+    assert set(richer.RICHER_KINDS) <= asked <= set(large.ALL_KINDS)
+
+
+def test_an_unknown_world_is_named():
+    with pytest.raises(ValueError, match="huge.*small, large"):
+        views.View(1.0, (512, 512), (512, 512), world="huge")
+    with pytest.raises(ValueError, match=r"\(1, 4\).*\(2, 9\)"):
+        Batches(JOINT, tokens=64, steps=1, first_seed=0, most=(1, 4))
+
+
+def test_one_picture_is_asked_many_questions_some_as_people_put_them():
+    def batch(share):
+        view = views.replace(SMALLEST_LARGE, put_share=share)
+        return Batches([view], tokens=1024, steps=1, first_seed=FIRST_SEED)[0]
+
+    plain, put = batch(0.0), batch(1.0)
+    assert max(map(len, plain.questions)) > 2 * views.MOST_QUESTIONS
+    assert [[q.answer for q in some] for some in plain.questions] == [
+        [q.answer for q in some] for some in put.questions
+    ]
+    texts = [[q.text for some in b.questions for q in some] for b in (plain, put)]
+    assert not any(asking.INSTRUCTION in text for text in texts[0])
+    assert 0.3 < sum(asking.INSTRUCTION in text for text in texts[1]) / len(texts[1]) < 0.7
+
+
+def test_counts_grow_during_a_run():
+    batches = Batches([SMALLEST_LARGE], tokens=256, steps=11, first_seed=FIRST_SEED, most=(3, 8))
+    assert [batches.most_at(step) for step in (0, 5, 10)] == [3, 6, 8]
+    alone = Batches([SMALLEST_LARGE], tokens=256, steps=1, first_seed=FIRST_SEED)
+    assert alone.most_at(0) == large.MOST
+
+    def compared(most):
+        view = views.replace(SMALLEST_LARGE, kinds=("larger",))
+        drawn = Batches([view], tokens=1024, steps=1, first_seed=FIRST_SEED, most=most)[0]
+        return max(len(q.boxes) for some in drawn.questions for q in some)
+
+    assert compared((2, 2)) == 2 < compared((7, 7))
+
+
+def test_a_long_run_does_not_remember_every_text(tokenizer, monkeypatch):
+    monkeypatch.setattr(packing, "MOST_KNOWN", 5)
+    packer = packing.Packer(tokenizer)
+    for number in range(23):
+        text = f"how many cats, {number}?"
+        assert packer.ids(text) == tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert len(packer.known) <= 5
+
+
+@pytest.mark.parametrize("view", [SMALLEST_LARGE, LARGE_PLATES])
+@pytest.mark.parametrize("stage", ["dense", "joint"])
+def test_the_shipped_weights_learn_from_the_large_world(bundled_run, view, stage):
+    batch = Batches([view], tokens=256, steps=1, first_seed=FIRST_SEED)[0]
+    loss, scores = LOSSES[stage](bundled_run, batch)
+    assert torch.isfinite(loss) and loss.requires_grad and scores
+
+
+# ----------------------------------------------------------------------------------- labels
+
+
+def test_practice_shows_what_the_large_world_writes():
+    texts = set()
+    for seed in range(3):
+        scene = data.plates(np.random.default_rng(seed), (512, 512), is_large=True)
+        texts |= {thing.detail for thing in scene.objects}
+    assert texts & set(data.LARGE_TEXTS) and any(":" in text for text in texts)
+
+
+def test_what_has_no_class_is_nothing_and_many_are_four():
+    scene = make_scene(DEV_SEED + 3, world="large", layouts=["board"])
+    cells = labels.cell_labels(scene, 16, 16)
+    assert cells["name"].max() == 0 and cells["detail"].max() == labels.WRITING
+    assert ":" not in labels.CHARACTERS and cells["characters"].sum() > 40
+    scene = make_scene(DEV_SEED + 3, world="large", layouts=["map"])
+    pins = [thing for thing in scene.objects if thing.name == "pin"]
+    assert pins and labels._class_of("pin") == 0 == labels._class_of("billboard")
+    made = [make_scene(DEV_SEED + i, world="large", layouts=["shelves"], kinds=["count"], most=9)
+            for i in range(8)]  # fmt: skip
+    most = [max(int(q.answer) for q in s.questions) for s in made if s.questions]
+    assert max(most) > 4
+    assert max(labels.cell_labels(s, 16, 16)["copies"].max() for s in made) == 4
+
+
+# ------------------------------------------------------------------------- what is published
+
+
+def test_larger_pictures_come_with_the_weights_that_saw_them(tmp_path, bundled_run):
+    assert pretrain_model.max_tokens_of(BASE) == 256 and bundled_run.max_tokens == 1024
+    publish(bundled_run, folder=tmp_path / "large", trained_on="")
+    assert pretrain_model.max_tokens_of(tmp_path / "large") == 1024
+    assert "1,024 visual tokens" in (tmp_path / "large" / "README.md").read_text()
+    config = json.loads((tmp_path / "large" / "config.json").read_text())
+    shipped = json.loads((BASE / "config.json").read_text())
+    assert config["vision_config"] == shipped["vision_config"]
+    again = pretrain.parse(["--out", "unused", "--init", str(tmp_path / "large"), "--stages"])
+    assert begin(again).max_tokens == 1024
+    small = pretrain.parse(["--out", "unused", "--init", str(BASE), "--stages"])
+    assert begin(small).max_tokens == 256
+
+
+def test_scores_can_be_of_the_large_world_by_any_hand(bundled_run, monkeypatch):
+    monkeypatch.setattr(pretrain_scores, "KINDS_OF", {"large": ("price", "relation")})
+    accelerator = pretrain.start_accelerator(device="cpu", float32=True)
+    found = pretrain_scores.evaluate(
+        bundled_run, accelerator, first_seed=DEV_SEED, n=3, size=(512, 512), canvas=(512, 512),
+        world="large", hand=hands.ANY, batch=1,
+    )  # fmt: skip
+    assert set(found["kinds"]) == {"price", "relation"}
+    assert all(row["n"] == 3 and 0 <= row["right"] <= 3 for row in found["kinds"].values())
+
+
+def test_the_card_tells_of_the_large_world():
+    scores = json.loads((BASE / "scores.json").read_text())
+    facts = {"commands": [], "seconds": {}, "pictures": {}}
+    row = {"n": 10, "right": 5, "interval": [0.24, 0.76]}
+    large_scores = {"size": [1024, 1024], "first_seed": 0, "kinds": {"relation": row}}
+    text = card(1, facts, scores | {"large": large_scores}, max_tokens=1024)
+    assert "| relation | 10 | 0.50 [0.24, 0.76] |" in text and "by any hand" in text
+    usual = card(1, facts, scores)
+    assert "relation" not in usual and "16 to 256 visual tokens" in usual
+
+
+@pytest.mark.parametrize("words", [["--world", "huge"], ["--most", "1", "4"], ["--most", "4"]])
+def test_settings_of_the_large_world_are_checked(words, capsys):
+    with pytest.raises(SystemExit):
+        pretrain.parse(["--out", "base", *words])
+    assert "error:" in capsys.readouterr().err
