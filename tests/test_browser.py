@@ -418,6 +418,7 @@ def test_the_cost_of_a_finer_cut_is_said_before_it_runs(tab):
     expect(tab.locator(".arr-recorded")).to_have_count(1)  # nothing was run
 
 
+@pytest.mark.slow
 def test_stop_then_compare_again(tab):
     visit(tab, app=held_server)
     with held_server().held():

@@ -52,6 +52,7 @@ def gone(*tabs):
         expect(tab.locator(".arr-alarm")).to_contain_text(GONE, timeout=SAID_MS)
 
 
+@pytest.mark.slow
 def test_what_was_finished_is_there_after_the_server_came_back(browser, dying):
     begin, hold = dying
     server = begin()
@@ -83,6 +84,7 @@ def test_what_was_finished_is_there_after_the_server_came_back(browser, dying):
         expect(kept).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_what_is_finished_stays_where_the_framework_notices_first(browser, dying):
     begin, _ = dying
     server = begin()
@@ -109,6 +111,7 @@ def test_what_is_finished_stays_where_the_framework_notices_first(browser, dying
         expect(kept).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_said_and_its_answers_still_come(browser, dying):
     begin, hold = dying
     server = begin()
@@ -141,6 +144,7 @@ def test_a_server_that_hangs_is_said_and_its_answers_still_come(browser, dying):
         )
 
 
+@pytest.mark.slow
 def test_a_server_that_is_slow_or_loses_a_request_is_not_called_gone(browser):
     asked = []
 

@@ -191,6 +191,7 @@ def test_every_module_imports_and_says_what_it_is(module):
     assert importlib.import_module(module).__doc__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command):
     done = subprocess.run(
