@@ -6,6 +6,8 @@ import pytest
 
 from arr_coc.benchmark import gpu
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
