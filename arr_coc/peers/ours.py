@@ -10,7 +10,7 @@ from arr_coc.components import PARTS
 from arr_coc.config import NO_REVISION, Config
 from arr_coc.peers.base import Call, Peer, Reduced
 from arr_coc.qwen import encoding
-from arr_coc.qwen.encoding import TokenSet, joined
+from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.rounds import spend
 from arr_coc.realizing import Host, Realization, Realizer
 
@@ -43,10 +43,8 @@ class ARRCOC(Peer):
             spent = spend(call.host, call.ask, realization, call.timed)
             realization = spent.realization
             # The rounds have used up the cache of a glance that stays: it is read with the others.
-            tokens, glance = (
-                joined([*([glance.state.tokens] if glance else []), spent.tokens]),
-                None,
-            )
+            tokens = glance.state.tokens + spent.tokens if glance else spent.tokens
+            glance = None
         else:
             with call.timed("encode"):
                 tokens = self.encode(call, realization)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from transformers import DynamicCache
 
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
@@ -157,16 +158,31 @@ def first_token(host: QwenHost, prompt: Prompt, reduced: Any) -> int:
     """
     glance, places = reduced.periphery, held_tokens(reduced).places
     cache = glance.cache if glance else host.new_cache()
+    return int(read_on(host, prompt, places, reduced.tokens, cache).argmax())
+
+
+def read_on(
+    host: QwenHost, prompt: Prompt, places: Tensor, tokens: TokenSet, cache: DynamicCache
+) -> Tensor:
+    """Logits `(vocabulary,)` of the first word, once everything that a cache does not hold is read.
+
+    Args:
+        host: whose model reads.
+        prompt: whose last part, the question, comes last.
+        places: `(K, 2)` of every visual token, those in the cache first.
+        tokens: the visual tokens that are not in it.
+        cache: of the prompt's beginning; of the whole prompt afterwards.
+    """
     done = cache.get_seq_length()
     output = host.model(
         input_ids=prompt.ids(len(places))[:, done:],
         position_ids=prompt.position_ids(places)[:, :, done:],
         past_key_values=cache,
-        mm_encoder_outputs=reduced.tokens.encoder_outputs(),
+        mm_encoder_outputs=tokens.encoder_outputs(),
         use_cache=True,
         logits_to_keep=1,
     )
-    return int(output.logits[0, -1].argmax())
+    return output.logits[0, -1]
 
 
 def _end_ids(host: QwenHost) -> Tensor:

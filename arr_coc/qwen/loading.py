@@ -109,16 +109,19 @@ def default_dtype(device: torch.device) -> torch.dtype:
         return getattr(torch, named)
     if device.type != "cuda":
         return torch.float32
-    native = torch.cuda.get_device_capability(device)[0] >= BFLOAT16_CAPABILITY
-    return torch.bfloat16 if native else torch.float16
+    return torch.bfloat16 if _has_bfloat16(device) else torch.float16
 
 
 def wider_dtype(device: torch.device) -> torch.dtype:
     """What float16 numbers that overflow go to: bfloat16 where a GPU has it natively, else float32."""
+    return torch.bfloat16 if _has_bfloat16(device) else torch.float32
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Whether it is a GPU that has bfloat16 natively."""
     if device.type != "cuda":
-        return torch.float32
-    native = torch.cuda.get_device_capability(device)[0] >= BFLOAT16_CAPABILITY
-    return torch.bfloat16 if native else torch.float32
+        return False
+    return torch.cuda.get_device_capability(device)[0] >= BFLOAT16_CAPABILITY
 
 
 def check_base(base: str) -> dict[str, Any]:

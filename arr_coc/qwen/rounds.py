@@ -15,6 +15,7 @@ from transformers import DynamicCache
 
 from arr_coc.attending import Allocation, native_allocation
 from arr_coc.config import UNSURE
+from arr_coc.qwen.batch import read_on
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Ask
@@ -108,13 +109,5 @@ def cells_at(realization: Realization, index: torch.Tensor) -> Allocation:
 
 def prefill(host: QwenHost, ask: Ask, tokens: list[TokenSet], cache: DynamicCache) -> float:
     """Read what the cache does not hold yet, the question last; how unsure the first word is, in nats."""
-    done, places = cache.get_seq_length(), joined(tokens).places
-    output = host.model(
-        input_ids=ask.prompt.ids(len(places))[:, done:],
-        position_ids=ask.prompt.position_ids(places)[:, :, done:],
-        past_key_values=cache,
-        mm_encoder_outputs=tokens[-1].encoder_outputs(),
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    return float(torch.special.entr(output.logits[0, -1].float().softmax(-1)).sum())
+    logits = read_on(host, ask.prompt, joined(tokens).places, tokens[-1], cache)
+    return float(torch.special.entr(logits.float().softmax(-1)).sum())
