@@ -199,6 +199,33 @@ def test_a_model_learns_new_words_without_losing_the_old(fresh, tokenizer):
     assert len(kept) == sum("layers" in key for key in state)
 
 
+@pytest.mark.parametrize("sizes", [(5, 512, 384), (4, 640, 384), (4, 512, 448), (6, 528, 400)])
+def test_a_model_grows_without_changing_what_it_computes(fresh, tokenizer, sizes):
+    model = fresh.model
+    images = torch.randint(0, 256, (1, 64, 96, 3), dtype=torch.uint8)
+    pixels, grid = pretrain_model.patchify(images)
+    ids = torch.full((1, 10), model.config.image_token_id)
+    ids[0, 6:] = torch.arange(20, 24)
+    kinds = (ids == model.config.image_token_id).int()
+    inputs = {"pixel_values": pixels, "image_grid_thw": grid, "mm_token_type_ids": kinds}
+    larger = pretrain_model.grown_to(model, tokenizer, pretrain_model.Sizes(*sizes)).eval()
+    assert pretrain_model.sizes_of(larger) == pretrain_model.Sizes(*sizes)
+    with torch.inference_mode():
+        before, after = (m(input_ids=ids, **inputs).logits for m in (model, larger))
+    assert torch.allclose(before, after, atol=1e-5)
+    with pytest.raises(ValueError, match="text_layers 3 is less than the weights' own 4"):
+        pretrain_model.grown_to(model, tokenizer, pretrain_model.Sizes(3))
+
+
+def test_what_is_new_in_a_grown_model_learns(fresh, tokenizer):
+    larger = pretrain_model.grown_to(fresh.model, tokenizer, pretrain_model.Sizes(5, 640))
+    larger(input_ids=torch.tensor([[20, 21, 22]])).logits.logsumexp(-1).sum().backward()
+    layers = larger.model.language_model.layers
+    for weight in (layers[4].self_attn.o_proj.weight, layers[4].mlp.down_proj.weight):
+        assert weight.grad.abs().sum() > 0
+    assert layers[0].mlp.down_proj.weight.grad[:, 512:].abs().sum() > 0
+
+
 def test_wilson_interval():
     assert stats.wilson(0, 10)[0] == 0 and stats.wilson(10, 10)[1] == 1
     low, high = stats.wilson(150, 300)

@@ -44,6 +44,10 @@ def parse(argv: Sequence[str] | None) -> Settings:
     where.add_argument("--out", type=Path, required=True, help="Hub-shaped folder to write")
     where.add_argument("--work", type=Path, help="checkpoints (default: OUT + .work)")
     where.add_argument("--init", type=Path, help="start the joint stage from this folder's weights")
+    where.add_argument(
+        "--grow", type=int, nargs=3, metavar=("TEXT_LAYERS", "TEXT_MLP", "VISION_MLP"),
+        help="with --init: a larger model that begins as the same function",
+    )  # fmt: skip
     where.add_argument("--resume", action="store_true", help="go on from the checkpoint in --work")
     where.add_argument(
         "--vision-from", type=Path, help="checkpoint (WORK/state) of a dense stage run apart"
@@ -90,11 +94,14 @@ def parse(argv: Sequence[str] | None) -> Settings:
         parser.error(f"unknown stages {sorted(unknown)}; known: {', '.join(STAGES)}")
     if bool(values["text_from"]) != bool(values["vision_from"]):
         parser.error("--text-from and --vision-from go together")
+    if values["grow"] and not values["init"]:
+        parser.error("--grow goes with --init")
     least, greatest = large.MOST_RANGE
     if not all(least <= number <= greatest for number in values["most"]):
         parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")
     out = values["out"]
     values["most"] = tuple(values["most"])
+    values["grow"] = values["grow"] and tuple(values["grow"])
     values["work"] = values["work"] or out.with_name(out.name + ".work")
     values["stages"] = tuple(values["stages"])
     values["steps"] = {stage: values.pop(f"{stage}_steps") for stage in STAGES}

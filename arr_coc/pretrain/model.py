@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -32,6 +33,8 @@ MIN_TOKENS, MAX_TOKENS = 4, {"small": 256, "large": 1024}
 # the weights: it stays when larger pictures come.
 POSITION_TOKENS = 256
 TEXT_WIDTH = 192  # hidden size of the text model, and so of what the encoder gives it
+# What leaves a layer. While these are zero a new layer, or a new unit of an MLP, changes nothing.
+_OUTWARDS = ("o_proj.weight", "down_proj.weight", "linear_fc2.weight")
 
 SPECIALS = (
     "<|endoftext|>",
@@ -140,14 +143,29 @@ def _corpus() -> Iterator[str]:
         yield from (word.capitalize(), f" {word.capitalize()}") * 4
 
 
-def build_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig:
-    """The small Qwen3-VL: 4 text layers of 192, 5 vision layers of 128, two DeepStack planes."""
+@dataclass(frozen=True)
+class Sizes:
+    """What may grow: text layers, and units of the MLPs in the text's and the vision side's layers."""
+
+    text_layers: int = 4
+    text_mlp: int = 512
+    vision_mlp: int = 384
+
+
+def sizes_of(model: Qwen3VLForConditionalGeneration) -> Sizes:
+    """The sizes of a model."""
+    text, vision = model.config.text_config, model.config.vision_config
+    return Sizes(text.num_hidden_layers, text.intermediate_size, vision.intermediate_size)
+
+
+def build_config(tokenizer: PreTrainedTokenizerFast, sizes: Sizes = Sizes()) -> Qwen3VLConfig:
+    """The small Qwen3-VL: text layers of 192, 5 vision layers of 128, two DeepStack planes."""
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in SPECIALS}
     text = {
         "vocab_size": len(tokenizer),
         "hidden_size": TEXT_WIDTH,
-        "intermediate_size": 512,
-        "num_hidden_layers": 4,
+        "intermediate_size": sizes.text_mlp,
+        "num_hidden_layers": sizes.text_layers,
         "num_attention_heads": 6,
         "num_key_value_heads": 3,
         "head_dim": 32,
@@ -164,7 +182,7 @@ def build_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig:
     vision = {
         "depth": 5,
         "hidden_size": 128,
-        "intermediate_size": 384,
+        "intermediate_size": sizes.vision_mlp,
         "num_heads": 4,
         "out_hidden_size": TEXT_WIDTH,
         "num_position_embeddings": POSITION_TOKENS * MERGE**2,  # a patch each
@@ -185,11 +203,11 @@ def build_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig:
 
 
 def build_model(
-    tokenizer: PreTrainedTokenizerFast, seed: int = 0
+    tokenizer: PreTrainedTokenizerFast, seed: int = 0, sizes: Sizes = Sizes()
 ) -> Qwen3VLForConditionalGeneration:
     """The small model with fresh weights (float32)."""
     torch.manual_seed(seed)
-    model = Qwen3VLForConditionalGeneration(build_config(tokenizer))
+    model = Qwen3VLForConditionalGeneration(build_config(tokenizer, sizes))
     eos = [tokenizer.convert_tokens_to_ids(t) for t in ("<|im_end|>", "<|endoftext|>")]
     model.generation_config = GenerationConfig(
         do_sample=False, eos_token_id=eos, pad_token_id=eos[1], max_new_tokens=16
@@ -255,7 +273,7 @@ def with_tokenizer(
     for token, index in new.get_vocab().items():
         if token in known:
             rows[index] = table[known[token]]
-    grown = build_model(new)
+    grown = build_model(new, sizes=sizes_of(model))
     state = {
         key: value
         for key, value in model.state_dict().items()
@@ -265,6 +283,35 @@ def with_tokenizer(
     assert all("embed" in key or "lm_head" in key for key in missing), missing
     grown.get_input_embeddings().weight.data.copy_(rows)
     return grown
+
+
+def grown_to(
+    model: Qwen3VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, sizes: Sizes
+) -> Qwen3VLForConditionalGeneration:
+    """A larger model that computes the same function, for training to go on from.
+
+    What is new takes part in nothing yet: new layers stand behind the others and add zero, and so do
+    the new units of an MLP.
+
+    Raises:
+        ValueError: if `sizes` is smaller than the model somewhere.
+    """
+    own = sizes_of(model)
+    for name, now in vars(own).items():
+        if vars(sizes)[name] < now:
+            raise ValueError(f"{name} {vars(sizes)[name]} is less than the weights' own {now}")
+    larger = build_model(tokenizer, sizes=sizes)
+    old = model.state_dict()
+    with torch.no_grad():
+        for name, values in larger.state_dict().items():
+            if name in old and old[name].shape == values.shape:
+                values.copy_(old[name])
+                continue
+            if name.endswith(_OUTWARDS):
+                values.zero_()
+            if name in old:
+                values[tuple(slice(length) for length in old[name].shape)] = old[name]
+    return larger
 
 
 def save(

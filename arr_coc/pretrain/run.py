@@ -89,6 +89,9 @@ def begin(settings: Settings) -> Run:
         if settings.stages:  # the scenes may have learned new words since
             old, tokenizer = tokenizer, pretrain_model.build_tokenizer()
             model = pretrain_model.with_tokenizer(model, old, tokenizer)
+        if settings.grow:
+            sizes = pretrain_model.Sizes(*settings.grow)
+            model = pretrain_model.grown_to(model, tokenizer, sizes)
     else:
         tokenizer = pretrain_model.build_tokenizer()
         model = pretrain_model.build_model(tokenizer, settings.seed)

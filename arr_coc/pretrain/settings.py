@@ -15,6 +15,8 @@ class Settings:
         out: Hub-shaped folder to write.
         work: where checkpoints go.
         init: folder of published weights that the joint stage starts from.
+        grow: text layers, units of the text's MLPs and of the vision side's that the model of `init` is
+            grown to; None leaves its own.
         resume: go on from the checkpoint in `work`.
         vision_from: checkpoint whose vision side and read-outs to take.
         text_from: checkpoint whose text side and codes to take; goes with `vision_from`.
@@ -44,6 +46,7 @@ class Settings:
     out: Path
     work: Path
     init: Path | None
+    grow: tuple[int, int, int] | None
     resume: bool
     vision_from: Path | None
     text_from: Path | None

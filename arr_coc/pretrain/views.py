@@ -79,9 +79,8 @@ QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
 
 # ------------------------------------------------------------------------------ the large world
 
-PUT_SHARE = (
-    0.4  # of the questions come as people put them: politely, without a mark, with an instruction
-)
+# Of the questions come as people put them: politely, without a mark, with an instruction.
+PUT_SHARE = 0.4
 # A large picture is encoded once for many questions: its text costs less than its visual tokens.
 MOST_LARGE_QUESTIONS = 24
 LARGE, MIDDLE, BROAD, HIGH = (1024, 1024), (768, 768), (1280, 800), (800, 1280)
