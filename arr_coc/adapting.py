@@ -97,8 +97,14 @@ class QualityAdapter(nn.Module):
         ]
 
 
-def strength(share: float) -> float:
-    """How much of its correction a token gets where `share` of the picture's native tokens is kept."""
+def strength(share: float, context: str = "cells") -> float:
+    """How much of its correction a token gets where `share` of the picture's native tokens is kept.
+
+    With halo and surroundings ("cells") little is left to correct from a quarter on; beside a glance the
+    encoder misses what is not kept, to the last token.
+    """
+    if context == "glance":
+        return 1 - share
     return min(1.0, max(0.0, (NONE_FROM - share) / (NONE_FROM - FULL_UP_TO)))
 
 

@@ -15,6 +15,7 @@ from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
 from arr_coc.config import Config
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
+from arr_coc.lora import EncoderLoRA
 
 # Rows of the embedding, spread over the vocabulary, whose signs tell one base from another.
 FINGERPRINT_ROWS = 64
@@ -25,7 +26,10 @@ PARTS = {
     "states": StateMatch,
     "texture": TextureMatch,
     "adapter": QualityAdapter,
+    "lora": EncoderLoRA,
 }
+# Those that mend what the encoder gives of kept cells, and have no say in which these are.
+ENCODING_PARTS = ("adapter", "lora")
 
 
 class GlanceReadings(Protocol):
@@ -130,6 +134,7 @@ class Components(nn.Module):
         places: Tensor,
         glance: tuple[list[Tensor], Tensor] | None,
         share: float,
+        context: str = "cells",
     ) -> list[Tensor]:
         """Correct one picture's native tokens.
 
@@ -138,11 +143,12 @@ class Components(nn.Module):
             places: `(K, 2)` row and column in native tokens.
             glance: planes and places of a glance at the picture, as `glanced`; None without one.
             share: of all native tokens of the picture, those that are kept.
+            context: what they were encoded with, see `adapting.strength`.
 
         Returns:
             As `planes`.
         """
-        factor = strength(share)
+        factor = strength(share, context)
         if self.adapter is None or not factor:
             return planes
         reads_glance = glance is not None and self.adapter.sizes["glances"]
@@ -210,6 +216,7 @@ def for_base(
         "adapter": lambda: QualityAdapter(
             size, 1 + len(vision.deepstack_visual_indexes), **adapter
         ),
+        "lora": lambda: EncoderLoRA(vision.hidden_size, vision.depth),
     }
     return Components({name: makers[name]() for name in parts}, context)
 

@@ -2,16 +2,14 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from conftest import tiny_host
-from transformers.models.qwen3_vl.modeling_qwen3_vl import apply_rotary_pos_emb_vision
+from frames import allocation, two_frames, with_context, worst
 
-from arr_coc.attending import Allocation, native_allocation
+from arr_coc.attending import Allocation
 from arr_coc.config import Config
 from arr_coc.qwen import context, encoding
 from arr_coc.qwen.answer import without_state
-from arr_coc.qwen.cells import cell_patch_positions, cell_patches, interpolation_taps
-from arr_coc.qwen.context import Beside, equal_cells
+from arr_coc.qwen.context import Beside, Surrounded
 from arr_coc.qwen.glance import encode_glances
 from arr_coc.realizing import Realizer
 from arr_coc.scenes.scene import make_scene
@@ -29,77 +27,6 @@ def image():
 def no_grad():
     with torch.inference_mode():
         yield
-
-
-def allocation(grid, *index):
-    return native_allocation(torch.tensor(index), grid, torch.zeros(len(index)))
-
-
-def patches_in(visual, picture, positions, patch_grid):
-    """Embedded patches with their learned positions, and their rotary embedding."""
-    taps, weights = interpolation_taps(positions, patch_grid, visual.num_grid_per_side)
-    states = visual.patch_embed(picture)
-    return states + (visual.pos_embed(taps) * weights[:, :, None]).sum(1)
-
-
-def two_frames(host, picture, kept, glance_grid, mutant=""):
-    """Kept cells beside a glance, written out: every block's queries, keys and values by hand.
-
-    The glance is encoded alone at its own positions. A second set of its keys, made of what its states
-    hold and turned by the native positions at once, is what the kept cells attend to.
-    """
-    visual, merge = host.model.model.visual, picture.geometry.merge
-    small = host.resized(picture.source, glance_grid)
-    own = cell_patch_positions(equal_cells(glance_grid, glance_grid), merge)
-    native = cell_patch_positions(equal_cells(glance_grid, picture.grid), merge)
-    if mutant == "unturned":
-        native = own
-    at = cell_patch_positions(kept.bounds(), merge)
-    glance = patches_in(visual, small.patches, own, small.patch_grid)
-    states = patches_in(visual, cell_patches(picture, kept), at, picture.patch_grid)
-    turns = {name: visual.rotary_pos_emb(states, p) for name, p in
-             (("own", own), ("native", native), ("kept", at))}  # fmt: skip
-    beside = (~context.covered(kept, glance_grid)).repeat_interleave(merge**2)
-
-    def attend(block, queries, keys, values):
-        out = F.scaled_dot_product_attention(
-            *(t.transpose(0, 1)[None] for t in (queries, keys, values)), scale=block.attn.scaling
-        )
-        return block.attn.proj(out[0].transpose(0, 1).flatten(1))
-
-    def parts(block, states, turn):
-        qkv = block.attn.qkv(block.norm1(states)).view(len(states), 3, block.attn.num_heads, -1)
-        query, key, value = qkv.unbind(1)
-        return *apply_rotary_pos_emb_vision(query, key, *turn), value
-
-    planes, seen = [], []
-    for block in visual.blocks:
-        seen.append(glance)
-        q, k, v = parts(block, glance, turns["own"])
-        glance = glance + attend(block, q, k, v)
-        glance = glance + block.mlp(block.norm2(glance))
-    for number, block in enumerate(visual.blocks):
-        layer = number - 1 if mutant == "another layer" else number
-        source = visual.blocks[layer]
-        _, more_keys, more_values = parts(source, seen[layer], turns["native"])
-        q, k, v = parts(block, states, turns["kept"])
-        k, v = torch.cat([more_keys[beside], k]), torch.cat([more_values[beside], v])
-        states = states + attend(block, q, k, v)
-        states = states + block.mlp(block.norm2(states))
-        if number in visual.deepstack_visual_indexes:
-            merger = visual.deepstack_merger_list[visual.deepstack_visual_indexes.index(number)]
-            planes.append(merger(states))
-    return [visual.merger(states), *planes]
-
-
-def with_context(host, picture, kept, glance_grid):
-    ((_, made),) = encode_glances(host, [picture], [glance_grid])
-    tokens = encoding.encode_before(host.model.model.visual, picture, kept, context=made)
-    return tokens.planes
-
-
-def worst(a, b):
-    return max(float((x - y).abs().max()) for x, y in zip(a, b, strict=True))
 
 
 @pytest.mark.parametrize("glance_grid", [GLANCE, (3, 3), (1, 1), (1, 12)])
@@ -280,8 +207,11 @@ def test_an_overflow_of_the_kept_cells_is_encoded_again_beside_a_new_glance(imag
 
 def test_blocks_that_run_again_meet_the_same_pictures(tiny):
     visual = tiny.model.model.visual
-    layers = [[(torch.full((1, 1, 1, 1), float(p)),) * 2 for _ in visual.blocks] for p in (1, 2)]
-    beside, own = Beside(visual, layers), torch.zeros(1, 1, 1, 1)
-    met = [float(beside(visual.blocks[0].attn, own, own)[0].max()) for _ in range(4)]
+    around = [
+        Surrounded([(torch.full((1, 1, 1, 1), float(p)),) * 2 for _ in visual.blocks], (), None, 1)
+        for p in (1, 2)
+    ]
+    beside, own = Beside(visual, around), torch.zeros(1, 1, 1, 1)
+    met = [float(beside(visual.blocks[0].attn, own, own, own)[1].max()) for _ in range(4)]
     assert met == [1, 2, 1, 2]
-    assert float(beside(visual.blocks[1].attn, own, own)[0].max()) == 1
+    assert float(beside(visual.blocks[1].attn, own, own, own)[1].max()) == 1

@@ -6,7 +6,7 @@ Variants in which a choice is changed, not the weights, are in `ablations`.
 from collections.abc import Callable
 from dataclasses import replace
 
-from arr_coc.components import PARTS
+from arr_coc.components import ENCODING_PARTS, PARTS
 from arr_coc.config import NO_REVISION, Config
 from arr_coc.peers.base import Call, Peer, Reduced
 from arr_coc.qwen import encoding
@@ -29,7 +29,8 @@ class ARRCOC(Peer):
         """Every trained part; without weights none, and after the encoder nothing is adapted."""
         if self.config.revision == NO_REVISION:
             return frozenset()
-        return frozenset(PARTS) - ({"adapter"} if self.config.prune == "after" else set())
+        unused = ENCODING_PARTS if self.config.prune == "after" else ()
+        return frozenset(PARTS) - frozenset(unused)
 
     def reduce(self, call: Call) -> Reduced:
         """Realize, then encode what was allocated.

@@ -20,15 +20,17 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 )
 
 from arr_coc.attending import Allocation
+from arr_coc.lora import EncoderLoRA
 from arr_coc.qwen.cells import cell_patch_positions
 from arr_coc.qwen.inputs import Picture
 
 PREFIX = "arr_coc_"
 # Attention functions that take keys of another length than the queries.
 WRAPPED = ("sdpa", "eager")
-Layers = list[
-    tuple[Tensor, Tensor]
-]  # keys and values of each vision block, (1, heads, P, head_dim)
+# Keys and values of each vision block, (1, heads, P, head_dim).
+Layers = list[tuple[Tensor, Tensor]]
+Angles = tuple[Tensor, Tensor]  # cosines and sines
+Attended = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
 
 
 def install(model: nn.Module) -> None:
@@ -61,7 +63,7 @@ def _wrapped(name: str) -> Any:
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
         if arr_coc is not None:
-            key, value = arr_coc(module, key, value)
+            query, key, value = arr_coc(module, query, key, value)
         return stock(module, query, key, value, *rest, **options)
 
     return attend
@@ -79,14 +81,14 @@ class PerPicture:
         self.block = {block.attn: number for number, block in enumerate(visual.blocks)}
         self.calls, self.pictures = dict.fromkeys(self.block, 0), pictures
 
-    def __call__(self, module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys, after their rotary embedding, and values as the attention function has them."""
+    def __call__(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> Attended:
+        """Queries and keys, after their rotary embedding, and values as the attention function has them."""
         picture = self.calls[module] % self.pictures
         self.calls[module] += 1
-        return self.meet(self.block[module], picture, key, value)
+        return self.meet(self.block[module], picture, query, key, value)
 
-    def meet(self, block: int, picture: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """What attention is computed with in place of `key` and `value`."""
+    def meet(self, block: int, picture: int, query: Tensor, key: Tensor, value: Tensor) -> Attended:
+        """What attention is computed with in place of `query`, `key` and `value`."""
         raise NotImplementedError
 
 
@@ -97,30 +99,57 @@ class Recorder(PerPicture):
         super().__init__(visual, pictures)
         self.noted: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
-    def meet(self, block: int, picture: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def meet(self, block: int, picture: int, query: Tensor, key: Tensor, value: Tensor) -> Attended:
         """As given."""
         self.noted[picture, block] = key, value
-        return key, value
+        return query, key, value
 
     def layers(self, picture: int) -> Layers:
         """A picture's keys and values, block by block."""
         return [self.noted[picture, block] for block in range(len(self.block))]
 
 
+@dataclass(frozen=True)
+class Surrounded:
+    """What the kept cells of one picture meet in every block.
+
+    Attributes:
+        layers: the context's keys at native positions, and values.
+        angles: cosines and sines `(P, head_dim)` of the kept patches' own positions.
+        lora: corrects their queries, keys and values; None leaves them.
+        strength: by which these corrections are multiplied.
+    """
+
+    layers: Layers
+    angles: Angles
+    lora: EncoderLoRA | None
+    strength: float
+
+    def corrected(self, block: int, query: Tensor, key: Tensor, value: Tensor) -> Attended:
+        """Queries, keys and values of the kept cells with their corrections."""
+        if self.lora is None:
+            return query, key, value
+        by_query, by_key, by_value = self.lora.of_kept(block, value)
+        by_query, by_key = rotated(by_query, by_key, self.angles)
+        s = self.strength
+        return query + s * by_query, key + s * by_key, value + s * by_value
+
+
 class Beside(PerPicture):
-    """Puts a context's keys and values before each picture's own."""
+    """Puts a context's keys and values before each picture's own, where it has one."""
 
-    def __init__(self, visual: nn.Module, contexts: Sequence[Layers | None]) -> None:
-        super().__init__(visual, len(contexts))
-        self.contexts = list(contexts)
+    def __init__(self, visual: nn.Module, surrounded: Sequence[Surrounded | None]) -> None:
+        super().__init__(visual, len(surrounded))
+        self.surrounded = list(surrounded)
 
-    def meet(self, block: int, picture: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def meet(self, block: int, picture: int, query: Tensor, key: Tensor, value: Tensor) -> Attended:
         """The context's, then the picture's own."""
-        layers = self.contexts[picture]
-        if layers is None:
-            return key, value
-        keys, values = layers[block]
-        return torch.cat([keys, key], 2), torch.cat([values, value], 2)
+        around = self.surrounded[picture]
+        if around is None:
+            return query, key, value
+        query, key, value = around.corrected(block, query, key, value)
+        keys, values = around.layers[block]
+        return query, torch.cat([keys, key], 2), torch.cat([values, value], 2)
 
 
 @dataclass(frozen=True)
@@ -130,12 +159,14 @@ class EncoderContext:
     Attributes:
         recorded: of the glance's own pass, its keys at the glance's own positions.
         turn: cosines and sines `(G * merge**2, head_dim)` that lead from there to native positions.
+        native: the same of the native positions themselves.
         glance_grid: rows and columns of the glance's G tokens.
         merge: patches on a side of a token.
     """
 
     recorded: Layers
-    turn: tuple[Tensor, Tensor]
+    turn: Angles
+    native: Angles
     glance_grid: tuple[int, int]
     merge: int
 
@@ -144,23 +175,38 @@ class EncoderContext:
         """Of the tower that recorded it."""
         return self.recorded[0][0].dtype
 
-    def beside(self, allocation: Allocation) -> Layers | None:
+    def beside(
+        self, allocation: Allocation, lora: EncoderLoRA | None = None, strength: float = 1.0
+    ) -> Layers | None:
         """Keys at native positions and values, without cells that the kept ones cover wholly.
 
         What is seen sharply needs no blurred second copy. None where nothing is left: where everything
-        is kept the encoder is then called as stock, bit for bit.
+        is kept the encoder is then called as stock, bit for bit. `lora` corrects what is left, its
+        corrections multiplied by `strength`.
         """
         rest = ~covered(allocation, self.glance_grid)
         if not rest.any():
             return None
         rest = rest.repeat_interleave(self.merge**2).to(self.turn[0].device)
-        cos, sin = (angle[rest] for angle in self.turn)
+        turn, native = (tuple(angle[rest] for angle in each) for each in (self.turn, self.native))
         layers = []
-        for key, value in self.recorded:
-            by_patch = key[0, :, rest].transpose(0, 1)  # (P, heads, head_dim)
-            _, turned = apply_rotary_pos_emb_vision(by_patch, by_patch, cos, sin)
-            layers.append((turned.transpose(0, 1)[None], value[:, :, rest]))
+        for block, (key, value) in enumerate(self.recorded):
+            key, value = key[:, :, rest], value[:, :, rest]
+            turned, _ = rotated(key, key, turn)
+            if lora is not None:
+                by_key, by_value = lora.of_seen(block, value)
+                by_key, _ = rotated(by_key, by_key, native)
+                turned, value = turned + strength * by_key, value + strength * by_value
+            layers.append((turned, value))
         return layers
+
+
+def rotated(query: Tensor, key: Tensor, angles: Angles) -> tuple[Tensor, Tensor]:
+    """Two `(1, heads, P, head_dim)` turned by the rotary embedding of P patches' positions."""
+    first, second = apply_rotary_pos_emb_vision(
+        query[0].transpose(0, 1), key[0].transpose(0, 1), *angles
+    )
+    return first.transpose(0, 1)[None], second.transpose(0, 1)[None]
 
 
 def native_context(
@@ -181,8 +227,10 @@ def native_context(
     native, own = (
         cell_patch_positions(equal_cells(small.grid, frame), merge) for frame in (grid, small.grid)
     )
-    turn = visual.rotary_pos_emb(key, (native - own).to(key.device))
-    return EncoderContext(recorded, turn, small.grid, merge)
+    turn, at_native = (
+        visual.rotary_pos_emb(key, where.to(key.device)) for where in (native - own, native)
+    )
+    return EncoderContext(recorded, turn, at_native, small.grid, merge)
 
 
 def equal_cells(small: tuple[int, int], grid: tuple[int, int]) -> Tensor:

@@ -18,6 +18,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 
 from arr_coc.attending import Allocation
 from arr_coc.components import Components, context_for
+from arr_coc.lora import EncoderLoRA
 from arr_coc.qwen.cells import (
     cell_patch_positions,
     cell_patches,
@@ -26,7 +27,14 @@ from arr_coc.qwen.cells import (
     with_halo,
     with_surroundings,
 )
-from arr_coc.qwen.context import Beside, EncoderContext, PerPicture, Recorder, is_installed
+from arr_coc.qwen.context import (
+    Beside,
+    EncoderContext,
+    PerPicture,
+    Recorder,
+    Surrounded,
+    is_installed,
+)
 from arr_coc.qwen.inputs import Picture, raster_places
 from arr_coc.realizing import Realization
 
@@ -107,13 +115,14 @@ def encode_before(
     surroundings: int = 0,
     halo: float = 0.0,
     context: EncoderContext | None = None,
+    lora: EncoderLoRA | None = None,
 ) -> TokenSet:
     """Prune before the encoder: it only ever sees the kept cells, `with_halo` and `with_surroundings`.
 
     It attends globally, and what it is shown on its own it places and reads less well. The features of
     halo and surroundings are dropped; a context is attended to without being encoded.
     """
-    return encode_kept(visual, [picture], [allocation], [surroundings], halo, [context])[0]
+    return encode_kept(visual, [picture], [allocation], [surroundings], halo, [context], lora)[0]
 
 
 def encode_kept(
@@ -123,6 +132,7 @@ def encode_kept(
     surroundings: Sequence[int],
     halo: float,
     contexts: Sequence[EncoderContext | None] | None = None,
+    lora: EncoderLoRA | None = None,
 ) -> list[TokenSet]:
     """As `encode_before` of each picture, in one call.
 
@@ -133,6 +143,7 @@ def encode_kept(
         surroundings: for each picture, at most so many coarse cells over the rest of it.
         halo: native cells next to the kept ones, as a share of them.
         contexts: for each picture, its glance's keys and values to attend to besides; None for none.
+        lora: corrects queries, keys and values where there is a context, the more the less is kept.
     """
     patches, positions, taps, places = [], [], [], []
     for picture, kept, cells in zip(pictures, allocations, surroundings, strict=True):
@@ -143,12 +154,32 @@ def encode_kept(
         positions.append(at)
         taps.append(interpolation_taps(at, picture.patch_grid, visual.num_grid_per_side))
         places.append(cell_places(bounds))
-    layers = [c and c.beside(a) for c, a in zip(contexts or [None] * len(pictures), allocations)]
-    beside = Beside(visual, layers) if any(layers) else None
+    contexts = contexts or [None] * len(pictures)
+    surrounded = [
+        _surrounded(visual, context, kept, at, lora)
+        for context, kept, at in zip(contexts, allocations, positions, strict=True)
+    ]
+    beside = Beside(visual, surrounded) if any(surrounded) else None
     planes = _encode_segments(visual, patches, positions, taps, beside)
     # Halo and surroundings come after the kept cells of each picture.
     whole = _token_sets(planes, places)
     return [tokens.at(slice(len(kept))) for tokens, kept in zip(whole, allocations)]
+
+
+def _surrounded(
+    visual: torch.nn.Module,
+    context: EncoderContext | None,
+    kept: Allocation,
+    positions: Tensor,
+    lora: EncoderLoRA | None,
+) -> Surrounded | None:
+    """What kept cells, whose patches stand at `positions`, meet of a context; None for nothing."""
+    strength = 1 - len(kept) / math.prod(kept.grid)
+    layers = context and context.beside(kept, lora, strength)
+    if not layers:
+        return None
+    angles = visual.rotary_pos_emb(layers[0][0], positions)
+    return Surrounded(layers, angles, lora, strength)
 
 
 def encode_patches(
@@ -284,6 +315,7 @@ def adapted(tokens: TokenSet, realization: Realization, components: Components |
         tokens.places[native],
         (seen.planes, seen.places) if seen else None,
         len(native) / math.prod(allocation.grid),
+        context_for(realization.config, components),
     )
     features, *deepstack = (
         plane.index_copy(0, native, values) for plane, values in zip(tokens.planes, corrected)

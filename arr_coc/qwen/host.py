@@ -196,17 +196,17 @@ class QwenHost:
         if config.prune == "after":
             return encoding.cut(self.encode_with(encoding.encode_all, picture), allocation)
         visual = self.model.model.visual
-        kind = encoding.context_kind(realization, self.policy(config), visual)
+        parts = self.policy(config)
+        kind = encoding.context_kind(realization, parts, visual)
         context = glance_context(self, picture, realization) if kind == "glance" else None
         cells = config.surrounding_cells(picture.grid) if kind == "cells" else 0
         halo = config.halo if kind == "cells" else 0.0
-        tokens = self.encode_with(encoding.encode_before, picture, allocation, cells, halo, context)
+        rest = (cells, halo, context, parts and parts.lora)
+        tokens = self.encode_with(encoding.encode_before, picture, allocation, *rest)
         if context is not None and context.dtype != visual.dtype:
             # The tower overflowed and runs in float32 from here on, and so must what it recorded.
-            context = glance_context(self, picture, realization)
-            tokens = self.encode_with(
-                encoding.encode_before, picture, allocation, cells, halo, context
-            )
+            rest = (cells, halo, glance_context(self, picture, realization), parts and parts.lora)
+            tokens = self.encode_with(encoding.encode_before, picture, allocation, *rest)
         return self.adapted(tokens, realization)
 
     def encode_with(

@@ -100,9 +100,12 @@ def host_for(
 def continued(
     host: ARRCOCQwen, folder: Path, *, new: Components, renew: Sequence[str], only: Sequence[str]
 ) -> Components:
-    """The parts in a folder, those of `renew` taken from `new`; with `only` no others are trained."""
+    """The parts in a folder, those of `renew`, and what it lacks, taken from `new`.
+
+    With `only` no others are trained.
+    """
     parts = weights.load_components(folder, None, base=host.name, **host.identity())
-    for name in renew:
+    for name in [*renew, *(name for name in new.names if name not in parts.names)]:
         setattr(parts, name, getattr(new, name))
     for name in parts.names:
         getattr(parts, name).requires_grad_(not only or name in only)

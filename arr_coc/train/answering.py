@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from arr_coc.adapting import QualityAdapter, glanced, strength
+from arr_coc.adapting import glanced, strength
+from arr_coc.components import Components
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import frozen, relaxation
@@ -26,7 +27,7 @@ ROWS = 8  # questions that go through the base together with their answers
 class HardSelection:
     """The kept tokens of R questions: which they are, and three encodings of them."""
 
-    partial: list[TokenSet]  # encoded from the kept places and what surrounds them; no gradient
+    partial: list[TokenSet]  # encoded from the kept places and what surrounds them
     full: list[TokenSet]  # the same places, of the full encoder's tokens
     adapted: list[TokenSet]  # `partial` as the adapter corrects it
     shares: list[Tensor]  # (K,) each, 1 with the gradient of the soft shares
@@ -48,23 +49,20 @@ def soft_selection(
 
 def hard_selection(
     host: ARRCOCQwen,
-    adapter: QualityAdapter,
+    parts: Components,
     group: Group,
     decision: Decision,
     rows: Sequence[int],
-    context: str = "cells",
 ) -> HardSelection:
-    """What each question of `rows` keeps, its budget of tokens, as inference would keep them.
-
-    `context` is what the kept cells are encoded with, one of `config.CONTEXTS`.
-    """
+    """What each question of `rows` keeps, its budget of tokens, as inference would keep them."""
     rows = list(rows)
     scores, budget, even = (t[rows] for t in (decision.scores, decision.budget, decision.even))
     kept = relaxation.hard_allocation(scores, budget, even)
-    with torch.no_grad():
-        owners = [group.picture_of[row] for row in rows]
-        contexts = [group.contexts[p] for p in owners] if context == "glance" else None
-        partial = frozen.encode_kept(host, [group.pictures[p] for p in owners], kept, contexts)
+    owners = [group.picture_of[row] for row in rows]
+    contexts = [group.contexts[p] for p in owners] if parts.context == "glance" else None
+    with torch.set_grad_enabled(torch.is_grad_enabled() and parts.lora is not None):
+        pictures = [group.pictures[p] for p in owners]
+        partial = frozen.encode_kept(host, pictures, kept, contexts, parts.lora)
     # Straight-through: forward, a kept token is wholly there; backward, it has the gradient of its
     # soft share. Here the tensions learn what tokens from everywhere are worth to an encoder that
     # sees little else.
@@ -72,13 +70,13 @@ def hard_selection(
     return HardSelection(
         partial=partial,
         full=[group.full_of(row).at(index) for row, index in zip(rows, kept)],
-        adapted=adapt(adapter, group, decision, rows, partial),
+        adapted=adapt(parts, group, decision, rows, partial) if parts.adapter else partial,
         shares=[1 + share - share.detach() for share in soft],
     )
 
 
 def adapt(
-    adapter: QualityAdapter,
+    parts: Components,
     group: Group,
     decision: Decision,
     rows: Sequence[int],
@@ -90,7 +88,7 @@ def adapt(
     padding = torch.arange(places.shape[1], device=places.device)[None] >= counts[:, None]  # (R, K)
     levels = torch.zeros(places.shape[:2], dtype=torch.long, device=places.device)
     native_tokens = decision.shares.shape[1]
-    strengths = [strength(len(tokens) / native_tokens) for tokens in partial]
+    strengths = [strength(len(tokens) / native_tokens, parts.context) for tokens in partial]
     seen = []
     for row, tokens in zip(rows, partial):
         if decision.without_glance[row]:
@@ -99,7 +97,7 @@ def adapt(
         glance = group.glance_tokens[group.picture_of[row]]
         seen.append(glanced(_planes(glance), glance.places, tokens.places))
     strengths = counts.new_tensor(strengths, dtype=torch.float)
-    adapted = adapter(planes, places, levels, padding, _padded(seen), strengths)
+    adapted = parts.adapter(planes, places, levels, padding, _padded(seen), strengths)
     # Without the padding again: one token set for each row.
     unpadded = [[plane[i, : len(tokens)] for plane in adapted] for i, tokens in enumerate(partial)]
     return [

@@ -14,6 +14,7 @@ from torch import Tensor
 from arr_coc import knowing
 from arr_coc.attending import native_allocation
 from arr_coc.config import HALO, glance_tokens
+from arr_coc.lora import EncoderLoRA
 from arr_coc.qwen import encoding
 from arr_coc.qwen.batch import padded
 from arr_coc.qwen.context import EncoderContext
@@ -42,11 +43,12 @@ def encode_kept(
     pictures: Sequence[Picture],
     kept: Sequence[Tensor],
     contexts: Sequence[EncoderContext | None] | None = None,
+    lora: EncoderLoRA | None = None,
 ) -> list[TokenSet]:
     """The encoder on the native tokens at raster indices `kept` and what is around them, in one call.
 
-    As `ARRCOCQwen.encode` of each picture: with `contexts` beside their glances' keys and values, else
-    with a halo and coarse cells.
+    As `ARRCOCQwen.encode` of each picture: with `contexts` beside their glances' keys and values, which
+    `lora` corrects, else with a halo and coarse cells. Gradients pass to `lora` alone.
     """
     allocations = [
         native_allocation(index.cpu(), picture.grid, torch.zeros(len(index)))
@@ -55,7 +57,7 @@ def encode_kept(
     visual = host.model.model.visual
     if contexts is not None:
         nothing = [0] * len(pictures)
-        return encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts)
+        return encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts, lora)
     around = [glance_tokens(picture.grid) for picture in pictures]
     return encoding.encode_kept(visual, pictures, allocations, around, HALO)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from arr_coc.balancing import TensionPolicy
-from arr_coc.components import Components
+from arr_coc.components import ENCODING_PARTS, Components
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import phrases
@@ -69,12 +69,11 @@ def question_losses(
     trains_decision = any(
         parameter.requires_grad
         for name, parameter in parts.named_parameters()
-        if not name.startswith("adapter.")
+        if name.split(".")[0] not in ENCODING_PARTS
     )
     losses = decision_losses(host, parts, group, decision) if trains_decision else {}
-    hard = hard_rows(
-        group, epoch=epoch, has_adapter=parts.adapter is not None, trains_decision=trains_decision
-    )
+    mends = any(getattr(parts, name) is not None for name in ENCODING_PARTS)
+    hard = hard_rows(group, epoch=epoch, mends=mends, trains_decision=trains_decision)
     soft = [row for row in range(len(group.questions)) if row not in set(hard)]
 
     tokens, shares = soft_selection(group, decision, soft)
@@ -82,29 +81,29 @@ def question_losses(
     losses["answer"] = _placed(answer_loss(host, group, logits), soft, group)
     observed = {}
     if hard:
-        selection = hard_selection(host, parts.adapter, group, decision, hard, parts.context)
-        # From an answer that the kept places do not hold the adapter would learn to guess.
+        selection = hard_selection(host, parts, group, decision, hard)
+        # From an answer that the kept places do not hold they would learn to guess.
         learnable = is_answered(host, group, hard, selection.full)
         adapted = detached_unless(learnable, selection.adapted)
         hard_logits = dict(zip(hard, answer_logits(host, group, hard, adapted, selection.shares)))
         losses["mended"] = _placed(answer_loss(host, group, hard_logits), hard, group)
         remaining = remaining_distance(selection.partial, selection.adapted, selection.full)
         losses["distil"] = _placed(remaining, hard, group)
-        observed["kept"] = selection.partial[0].features
+        observed["kept"] = selection.partial[0].features.detach()
         observed["adapted"] = selection.adapted[0].features.detach()
         logits |= hard_logits
     observed["logits"] = logits[0].detach()
     return QuestionLosses(losses, observed)
 
 
-def hard_rows(group: Group, *, epoch: int, has_adapter: bool, trains_decision: bool) -> list[int]:
-    """The questions that are asked with a hard selection: every other one where there is an adapter.
+def hard_rows(group: Group, *, epoch: int, mends: bool, trains_decision: bool) -> list[int]:
+    """The questions that are asked with a hard selection: every other one where a part `mends` encodings.
 
     They take turns within each sample, so that it does not matter what else is in the batch, and from
-    epoch to epoch: where a sample is one question, each has its turn. Where the adapter alone is
-    trained, it learns from all of them.
+    epoch to epoch: where a sample is one question, each has its turn. Where nothing else is trained,
+    such parts learn from all of them.
     """
-    if not has_adapter:
+    if not mends:
         return []
     turns = [epoch + sum(group.key(row)) for row in range(len(group.questions))]
     return [row for row, turn in enumerate(turns) if turn % 2 or not trains_decision]
@@ -235,7 +234,7 @@ def remaining_distance(
     return torch.stack(
         [
             _distance(after.features, target.features)
-            / _distance(before.features, target.features).clamp(min=LEAST)
+            / _distance(before.features.detach(), target.features).clamp(min=LEAST)
             for before, after, target in zip(partial, adapted, full)
         ]
     )

@@ -17,6 +17,7 @@ ABOUT = "Train ARR-COC's parts for a Qwen3-VL base: head weights, couplings, ten
 FIRST_SEED = 500_000_000  # the base trains on others
 DATA = ("scenes", "folder", "hub")
 TRAINABLE_CONTEXTS = ("cells", "glance")
+CONTEXT_PART = "lora"  # corrects what the encoder does beside a glance, and nothing else
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
 
 
@@ -80,7 +81,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--shapes", choices=list(SHAPES),
                    help="no base: random weights of these shapes, to see that they train")  # fmt: skip
     p.add_argument("--parts", nargs="+", choices=list(PARTS), metavar="PART",
-                   help=f"of {', '.join(PARTS)} (default: all)")  # fmt: skip
+                   help=f"of {', '.join(PARTS)} (default: as --init, else all, {CONTEXT_PART} only "
+                   "with --context glance); what --init lacks starts new")  # fmt: skip
     p.add_argument("--adapter-attends", action="store_true",
                    help="kept tokens see each other in the adapter")  # fmt: skip
     p.add_argument("--context", choices=TRAINABLE_CONTEXTS,
@@ -149,8 +151,20 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
             p.error(wrong)
     if wrong := [share for share in args.budgets if not 0 < share < 1]:
         p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
-    given = vars(args) | {"parts": args.parts or list(PARTS)}
+    given = vars(args) | {"parts": args.parts or default_parts(args.init, args.context)}
     return Settings(**given, command=provenance.command(MODULE, provenance.typed(argv)))
+
+
+def default_parts(init: Path | None, context: str | None) -> list[str]:
+    """Those of the weights in `init`; without any all that kept cells so encoded have a use for."""
+    try:
+        return list(json.loads((init / CONFIG).read_text())["parts"]) if init else _useful(context)
+    except (OSError, ValueError, KeyError):  # loading says what is wrong with the folder
+        return _useful(context)
+
+
+def _useful(context: str | None) -> list[str]:
+    return [name for name in PARTS if name != CONTEXT_PART or context == "glance"]
 
 
 def against_init(
@@ -169,10 +183,10 @@ def against_init(
         there = json.loads((init / CONFIG).read_text())["parts"]
     except (OSError, ValueError, KeyError) as error:
         return f"--init {init} has no {CONFIG} that names parts: {error}"
-    if parts and set(parts) != set(there):
+    if parts and not set(parts) >= set(there):
         return f"--parts {' '.join(parts)}, but --init {init} has {' '.join(there)}"
     for flag, named in (("renew", renew), ("only", only)):
-        if missing := [part for part in named if part not in there]:
+        if missing := [part for part in named if part not in (*there, *(parts or ()))]:
             return f"--{flag} {' '.join(missing)}, but --init {init} has {' '.join(there)}"
     if attends_as_before and not there.get("adapter", {}).get("attends"):
         return f"--adapter-attends, but --init {init} has no adapter that attends"
