@@ -2,10 +2,10 @@
 
     python -m arr_coc.record --base bundled --out examples/bundled
 
-Asks each example of `examples/<base>/examples.json` in full, focused and shrunk, a few times, and
-writes `recorded.json` beside the pictures: answers, maps, cells, tensions, every time and its
-median, with commit, date and machine. `service.recordings` reads it back; it trusts only recordings whose
-picture and question are still the example's.
+Asks each example of `examples/<base>/examples.json` in full, focused and shrunk, a few times, at
+several budgets, and writes `recorded.json` beside the pictures: answers, maps, cells, tensions, which
+places mattered, every time and its median, with commit, date and machine. `service.recordings` reads it
+back; it trusts only recordings whose picture and question are still the example's.
 """
 
 import argparse
@@ -17,19 +17,33 @@ from pathlib import Path
 from typing import Any
 
 from arr_coc.commands import run_command
+from arr_coc.config import Config
 from arr_coc.scoring import score_exact
 from arr_coc.service import comparing
-from arr_coc.service.looks import LookResult, is_cut
-from arr_coc.service.recordings import FILE, About, Recording, digest, examples_for
+from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
+from arr_coc.service.mattering import Mattered, describe_mattering
+from arr_coc.service.recordings import (
+    FILE,
+    About,
+    AtBudget,
+    Recording,
+    Said,
+    digest,
+    examples_for,
+)
 
 LOOKS = ("full", "focused", "shrunk")
+SHARES = (0.05, 0.1, 0.2, 0.4)  # of the tokens; the card's budget goes to these and to all of them
 DIGITS = 6
 
 
-def compare_often(model: Any, picture: Path, question: str, repetitions: int) -> dict[str, Any]:
+def compare_often(
+    model: Any, picture: Path, question: str, repetitions: int, share: float = Config.share
+) -> dict[str, Any]:
     """The comparison's `result` with median times, and the `times` to the first token."""
     runs = [
-        comparing.compare(model, str(picture), question, shrunk=True) for _ in range(repetitions)
+        comparing.compare(model, str(picture), question, share, shrunk=True)
+        for _ in range(repetitions)
     ]
     result = runs[0]
     for run in runs:
@@ -42,6 +56,40 @@ def compare_often(model: Any, picture: Path, question: str, repetitions: int) ->
     result["model"] = Path(result["model"]).name
     times = {look: [run[look]["time_to_first_token_s"] for run in runs] for look in LOOKS}
     return {"result": result, "times": times}
+
+
+def at_budgets(
+    model: Any, picture: Path, question: str, repetitions: int, known: ComparisonResult
+) -> list[AtBudget]:
+    """The answers at each of `SHARES`; that of the usual share is `known`."""
+    found = []
+    for share in SHARES:
+        result = known
+        if share != Config.share:
+            result = compare_often(model, picture, question, repetitions, share)["result"]
+        found.append(
+            AtBudget(
+                share=share,
+                focused=_said(result["focused"]),
+                shrunk=_said(result["shrunk"]),
+                cells=result["where"]["cells"],
+                full_s=result["full"]["time_to_first_token_s"],
+            )
+        )
+    return found
+
+
+def _said(look: LookResult) -> Said:
+    return Said(**{name: look[name] for name in Said.__annotations__})
+
+
+def mattered(model: Any, picture: Path, question: str) -> Mattered | None:
+    """Which kept places the usual focused answer hangs on; None where its cells are coarse."""
+    image = comparing.check(str(picture), question).image
+    try:
+        return describe_mattering(model, image, question)
+    except ValueError:
+        return None
 
 
 def median_look(looks: list[LookResult]) -> LookResult:
@@ -97,6 +145,10 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
                 question=entry["question"],
                 answer=str(entry.get("answer", "")),
                 **compared,
+                budgets=at_budgets(
+                    model, picture, entry["question"], repetitions, compared["result"]
+                ),
+                mattered=mattered(model, picture, entry["question"]),
             )
         )
     about = About(

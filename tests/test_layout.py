@@ -25,7 +25,16 @@ COMMANDS = [
     if "\ndef main(" in path.read_text()
 ]
 # The idea, in the order in which data flows, and what stands beside it: tensors only.
-IDEA = {"texture", "knowing", "balancing", "attending", "allocators", "adapting", "components"}
+IDEA = {
+    "texture",
+    "knowing",
+    "balancing",
+    "attending",
+    "allocators",
+    "adapting",
+    "lora",
+    "components",
+}
 IDEA |= {"config", "realizing"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
@@ -33,6 +42,7 @@ BELOW = {
     "commands": set(),
     "config": set(),
     "adapting": set(),
+    "lora": set(),
     "pictures": set(),
     "provenance": set(),
     "scoring": set(),
@@ -40,7 +50,7 @@ BELOW = {
     "balancing": {"config"},
     "attending": {"config"},
     "allocators": {"attending", "config"},
-    "components": {"config", "adapting", "balancing", "knowing"},
+    "components": {"config", "adapting", "balancing", "knowing", "lora"},
     "realizing": IDEA,
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
@@ -73,7 +83,7 @@ BELOW = {
         "scenes",
     },
     "hub": {"qwen"},
-    "record": {"commands", "provenance", "qwen", "scoring", "service"},
+    "record": {"commands", "config", "provenance", "qwen", "scoring", "service"},
     "page": {"config", "homunculus", "peers", "ranking", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.

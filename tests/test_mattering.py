@@ -1,5 +1,7 @@
 """Which kept places an answer hangs on: against one call for every set, on real tokens."""
 
+import json
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from arr_coc.qwen import mattering
 from arr_coc.qwen.batch import answer_batch
 from arr_coc.realizing import Realizer
 from arr_coc.scenes.scene import make_scene
+from arr_coc.service.mattering import describe_mattering
 
 QUESTION = "what number is on the small sign?"
 
@@ -87,12 +90,12 @@ def test_the_evidence_matters_and_few_places_keep_the_answer(bundled):
     row, column = (tokens.places[worst] + 0.5).tolist()
     left, top, right, bottom = (side / 32 for side in question.boxes[0])
     assert top - 1 <= row <= bottom + 1 and left - 1 <= column <= right + 1
-    assert 0 < len(found.smallest) < len(tokens) / 2
-    few = tokens.at(found.smallest)
-    assert mattering.said_with(bundled, ask, [few], found.ids).same.item()
+    assert 0 < found.enough < len(tokens) / 2
+    few, fewer = (tokens.at(found.first(count)) for count in (found.enough, found.enough - 1))
+    assert mattering.said_with(bundled, ask, [few, fewer], found.ids).same.tolist() == [True, False]
     index = realization.allocation.native_index()
-    assert mattering.confirmed(bundled, ask, realization, index, found.ids)
-    assert not mattering.confirmed(bundled, ask, realization, index[:0], found.ids)
+    assert mattering.is_said(bundled, ask, realization, index, found.ids)
+    assert not mattering.is_said(bundled, ask, realization, index[:0], found.ids)
 
 
 def test_nothing_to_ask_is_refused(tiny, picture):
@@ -101,3 +104,41 @@ def test_nothing_to_ask_is_refused(tiny, picture):
         mattering.said_with(tiny, ask, [], [3])
     with pytest.raises(ValueError, match="1 sets and 0 answer tokens"):
         mattering.said_with(tiny, ask, [tokens], [])
+
+
+def test_a_question_is_examined_from_picture_to_confirmation(bundled):
+    scenes = (make_scene(seed, size=(512, 512)) for seed in range(950_000_000, 950_000_100))
+    scene, question = next((s, q) for s in scenes for q in s.questions if q.kind == "number")
+    plain = describe_mattering(bundled, scene.image, question.text)
+    assert plain["answer"] == bundled.generate(scene.image, question.text).text
+    assert len(plain["places"]) == len(plain["loss"]) == 51
+    assert 0 < len(plain["smallest"]) < 40 and max(plain["loss"]) > 0
+    best = max(range(51), key=plain["loss"].__getitem__)
+    assert best in plain["smallest"]
+    kept = bundled.realize(scene.image, question.text).allocation
+    assert plain["places"] == kept.cells[:, 1:].tolist()
+    assert json.loads(json.dumps(plain)) == plain
+
+
+@pytest.mark.parametrize("glance", ["periphery", "off"])
+def test_a_glance_that_stays_is_not_asked_about(tiny, picture, glance):
+    config = Config(budget=50, glance=glance)
+    found = mattering.examine(tiny, picture, QUESTION, config)
+    assert len(found.mattering.without) == len(found.realization.allocation)
+    kept = found.realization.kept_glance
+    assert bool(kept) == (glance == "periphery") and found.realization.tokens == 50
+
+
+@pytest.mark.parametrize(
+    "config, said",
+    [
+        (Config(share="auto"), 'share is "auto", expected a number'),
+        (
+            Config(budget=20, allocator="quadtree"),
+            "native cells that were decided: allocator 'quad",
+        ),
+    ],
+)
+def test_what_has_no_one_set_of_native_cells_is_refused(tiny, picture, config, said):
+    with pytest.raises(ValueError, match=said):
+        mattering.examine(tiny, picture, QUESTION, config)

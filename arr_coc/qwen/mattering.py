@@ -2,21 +2,24 @@
 
 Tokens are dropped from the language model alone: the others keep their native positions and what the
 encoder gave of them, so that a place is not seen, yet may have coloured its neighbours. What such a set
-promises is confirmed by a look of its own, from pixels (`confirmed`).
+promises is confirmed by a look of its own, from pixels (`is_said`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from PIL import Image
 from torch import Tensor
 
+from arr_coc.config import NEW_TOKENS, Config
+from arr_coc.qwen.answer import without_state
 from arr_coc.qwen.batch import answer_batch, padded
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Ask
 from arr_coc.qwen.rounds import cells_at
-from arr_coc.realizing import Realization
+from arr_coc.realizing import Realization, Realizer
 
 TOKENS_AT_ONCE = 8192  # of all rows that are read in one call, pads included
 
@@ -42,19 +45,22 @@ class Mattering:
         ids: the answer's, end token included where it came to one.
         probability: of the answer with all K tokens.
         without: `(K,)` float32, the same with each token left out.
-        smallest: `(k,)` int64, the fewest tokens found that still give the answer, in rising order. They
-            are a beginning of the order in which leaving out costs most; there may be fewer.
+        enough: how many tokens give the answer by themselves, those first whose loss is greatest.
     """
 
     ids: tuple[int, ...]
     probability: float
     without: Tensor
-    smallest: Tensor
+    enough: int
 
     @property
     def loss(self) -> Tensor:
         """`(K,)` probability that leaving out each token costs; below 0 where it was in the way."""
         return self.probability - self.without
+
+    def first(self, count: int) -> Tensor:
+        """`(count,)` int64, the tokens that cost most to leave out, as indices in rising order."""
+        return self.without.argsort(stable=True)[:count].sort().values
 
 
 def said_with(host: QwenHost, ask: Ask, sets: Sequence[TokenSet], answer: Sequence[int]) -> Said:
@@ -95,41 +101,114 @@ def _said(host: QwenHost, ask: Ask, sets: Sequence[TokenSet], answer: Sequence[i
     return Said(chances.sum(1).exp().cpu(), same.cpu())
 
 
-def without_each(tokens: TokenSet) -> list[TokenSet]:
-    """K tokens -> K sets, each without one of them."""
+def without_each(tokens: TokenSet, stay: TokenSet | None = None) -> list[TokenSet]:
+    """K tokens -> K sets, each without one of them; those of `stay` stand before every set."""
     index = torch.arange(len(tokens), device=tokens.features.device)
-    return [tokens.at(index[index != left_out]) for left_out in range(len(tokens))]
+    return [_behind(stay, tokens.at(index[index != out])) for out in range(len(tokens))]
 
 
-def prefixes(tokens: TokenSet, order: Tensor) -> list[TokenSet]:
+def prefixes(tokens: TokenSet, order: Tensor, stay: TokenSet | None = None) -> list[TokenSet]:
     """Beginnings of an order of K tokens: none of them, the first, the first two, and so on to all.
 
     Args:
         tokens: K of them.
         order: `(K,)` int64, indices of `tokens`, each once.
+        stay: stand before every set.
     """
-    return [tokens.at(order[:count].sort().values) for count in range(len(order) + 1)]
+    counts = range(len(order) + 1)
+    return [_behind(stay, tokens.at(order[:count].sort().values)) for count in counts]
 
 
-def what_matters(host: QwenHost, ask: Ask, tokens: TokenSet, max_new_tokens: int = 16) -> Mattering:
-    """Leave out each of an answer's visual tokens in turn.
+def _behind(stay: TokenSet | None, tokens: TokenSet) -> TokenSet:
+    return tokens if stay is None else stay + tokens
+
+
+def what_matters(
+    host: QwenHost,
+    ask: Ask,
+    tokens: TokenSet,
+    stay: TokenSet | None = None,
+    max_new_tokens: int = NEW_TOKENS,
+) -> Mattering:
+    """Leave out each of an answer's kept tokens in turn.
 
     Args:
         host: that answered.
         ask: prompt and picture.
-        tokens: the K visual tokens that it answered from.
+        tokens: the K kept tokens that it answered from.
+        stay: those of a glance that it held besides, which are not asked about; None for none.
         max_new_tokens: longest answer.
     """
-    (answer,) = answer_batch(host, [ask.prompt], [tokens], max_new_tokens)
-    left_out = said_with(host, ask, [tokens, *without_each(tokens)], answer.ids)
-    whole, without = float(left_out.probability[0]), left_out.probability[1:]
+    whole = _behind(stay, tokens)
+    (answer,) = answer_batch(host, [ask.prompt], [whole], max_new_tokens)
+    left_out = said_with(host, ask, [whole, *without_each(tokens, stay)], answer.ids)
+    probability, without = float(left_out.probability[0]), left_out.probability[1:]
     order = without.argsort(stable=True).to(tokens.features.device)
-    enough = said_with(host, ask, prefixes(tokens, order), answer.ids).same
-    count = int(enough.nonzero()[0, 0]) if enough.any() else len(tokens)
-    return Mattering(answer.ids, whole, without, order[:count].sort().values.cpu())
+    given = said_with(host, ask, prefixes(tokens, order, stay), answer.ids).same
+    # With all of them it is given; but for a draw, which another padding may decide otherwise.
+    enough = int(given.nonzero()[0, 0]) if given.any() else len(tokens)
+    return Mattering(answer.ids, probability, without, enough)
 
 
-def confirmed(
+@dataclass(frozen=True)
+class Examined:
+    """A question's decision and what matters of it.
+
+    Attributes:
+        realization: the decision.
+        mattering: of its kept cells, in their order.
+        smallest: `(k,)` int64, indices of kept cells that give the answer alone, encoded anew from pixels:
+            the fewest of the order in which leaving out costs most. None where only all of them do.
+    """
+
+    realization: Realization
+    mattering: Mattering
+    smallest: Tensor | None
+
+
+def examine(
+    host: QwenHost, image: Image.Image, question: str, config: Config = Config()
+) -> Examined:
+    """Decide and answer a question, and ask which of the kept places the answer hangs on.
+
+    Args:
+        host: that answers.
+        image: RGB.
+        question: the question alone.
+        config: how to spend tokens, on native cells, before or after the encoder.
+
+    Raises:
+        ValueError: for share "auto", whose rounds have no one budget; for coarse cells, and where nothing
+            was decided (a fallback).
+    """
+    if config.is_auto:
+        raise ValueError('share is "auto", expected a number: what matters is asked of one budget')
+    with host.lock, torch.inference_mode():
+        ask = host.prepare(image, question)
+        realization = Realizer(host, host.policy(config)).realize(ask, question, config)
+        if realization.fallback or not realization.allocation.is_native:
+            why = realization.fallback or f"allocator {config.allocator!r} gave coarse cells"
+            raise ValueError(f"what matters is asked of native cells that were decided: {why}")
+        glance, tokens = realization.kept_glance, host.encode(ask.picture, realization)
+        stay = glance.state.tokens if glance else None
+        found = what_matters(host, ask, tokens, stay)
+        smallest = _smallest(host, ask, realization, found)
+        return Examined(without_state(realization), found, smallest)
+
+
+def _smallest(
+    host: QwenHost, ask: Ask, realization: Realization, found: Mattering
+) -> Tensor | None:
+    """See `Examined`. Tokens that were encoded among others may say more than the same ones alone."""
+    index = realization.allocation.native_index()
+    for count in range(found.enough, len(index)):
+        chosen = found.first(count)
+        if is_said(host, ask, realization, index[chosen], found.ids):
+            return chosen
+    return None
+
+
+def is_said(
     host: QwenHost,
     ask: Ask,
     realization: Realization,
@@ -150,4 +229,6 @@ def confirmed(
         tokens = host.encode(ask.picture, fewer)
     else:
         tokens = host.encode(ask.picture, realization).at(slice(0))
-    return bool(said_with(host, ask, [tokens], answer).same[0])
+    glance = realization.kept_glance
+    seen = _behind(glance.state.tokens if glance else None, tokens)
+    return bool(said_with(host, ask, [seen], answer).same[0])

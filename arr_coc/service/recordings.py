@@ -10,13 +10,44 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from arr_coc.service.looks import ComparisonResult
+from arr_coc.service.mattering import Mattered
 
 FILE = "recorded.json"
 ROOT = Path(__file__).parent.parent.parent
 
 
+class AtBudget(TypedDict):
+    """What the focused look, and shrinking to as many tokens, say at one share of the tokens.
+
+    Attributes:
+        share: of the picture's native tokens.
+        focused, shrunk: the answers.
+        cells: of the focused look, as `Where` has them.
+        full_s: seconds to the first token of the full look in the same runs, their median.
+    """
+
+    share: float
+    focused: "Said"
+    shrunk: "Said"
+    cells: list[list[int]]
+    full_s: float
+
+
+class Said(TypedDict):
+    """An answer, the visual tokens that were held, median seconds to its first token, why it ended."""
+
+    text: str
+    visual_tokens: int
+    time_to_first_token_s: float
+    ended: str
+
+
 class Recording(TypedDict):
-    """One example's comparison, its times being medians; `times` has each repetition's, in seconds."""
+    """One example's comparison, its times being medians; `times` has each repetition's, in seconds.
+
+    `budgets` has the answers from least to most tokens, the comparison's own among them; `mattered` is
+    None where the decision was of no native cells.
+    """
 
     file: str
     sha256: str
@@ -24,6 +55,8 @@ class Recording(TypedDict):
     answer: str
     result: ComparisonResult
     times: dict[str, list[float]]
+    budgets: list[AtBudget]
+    mattered: Mattered | None
 
 
 class Identity(NamedTuple):
