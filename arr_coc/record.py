@@ -19,7 +19,7 @@ from typing import Any
 from arr_coc.commands import run_command
 from arr_coc.config import Config
 from arr_coc.scoring import score_exact
-from arr_coc.service import comparing
+from arr_coc.service import comparing, intake
 from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
 from arr_coc.service.mattering import Mattered, describe_mattering
 from arr_coc.service.recordings import (
@@ -27,13 +27,12 @@ from arr_coc.service.recordings import (
     About,
     AtBudget,
     Recording,
-    Said,
     digest,
     examples_for,
 )
 
 LOOKS = ("full", "focused", "shrunk")
-SHARES = (0.05, 0.1, 0.2, 0.4)  # of the tokens; the card's budget goes to these and to all of them
+SHARES = (0.05, 0.1, 0.4)  # of the tokens, besides the usual share: stops of a card's budget
 DIGITS = 6
 
 
@@ -59,28 +58,22 @@ def compare_often(
 
 
 def at_budgets(
-    model: Any, picture: Path, question: str, repetitions: int, known: ComparisonResult
+    model: Any,
+    picture: Path,
+    question: str,
+    repetitions: int,
+    usual: ComparisonResult,
+    shares: Sequence[float],
 ) -> list[AtBudget]:
-    """The answers at each of `SHARES`; that of the usual share is `known`."""
+    """The comparison at each of `shares`; of its decision what is not as in the `usual` one."""
     found = []
-    for share in SHARES:
-        result = known
-        if share != Config.share:
-            result = compare_often(model, picture, question, repetitions, share)["result"]
-        found.append(
-            AtBudget(
-                share=share,
-                focused=_said(result["focused"]),
-                shrunk=_said(result["shrunk"]),
-                cells=result["where"]["cells"],
-                full_s=result["full"]["time_to_first_token_s"],
-            )
-        )
+    for share in shares:
+        compared = compare_often(model, picture, question, repetitions, share)
+        where = compared["result"]["where"]
+        differs = {name: value for name, value in where.items() if value != usual["where"][name]}
+        result = {**compared["result"], "where": None}
+        found.append(AtBudget(share=share, result=result, differs=differs, times=compared["times"]))
     return found
-
-
-def _said(look: LookResult) -> Said:
-    return Said(**{name: look[name] for name in Said.__annotations__})
 
 
 def mattered(model: Any, picture: Path, question: str) -> Mattered | None:
@@ -110,7 +103,13 @@ def median_look(looks: list[LookResult]) -> LookResult:
     }
 
 
-def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) -> dict[str, Any]:
+def record(
+    base: str,
+    examples: Path,
+    repetitions: int,
+    words: Sequence[str],
+    shares: Sequence[float] = SHARES,
+) -> dict[str, Any]:
     """Compare every example in the folder `examples`; the whole report, as it is written.
 
     Args:
@@ -118,6 +117,7 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
         examples: folder with `examples.json`.
         repetitions: of each comparison, 1 or more.
         words: the command's arguments as typed, for the report.
+        shares: of the tokens, that each is compared at besides the usual one.
     """
     from tqdm import tqdm
 
@@ -146,7 +146,7 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
                 answer=str(entry.get("answer", "")),
                 **compared,
                 budgets=at_budgets(
-                    model, picture, entry["question"], repetitions, compared["result"]
+                    model, picture, entry["question"], repetitions, compared["result"], shares
                 ),
                 mattered=mattered(model, picture, entry["question"]),
             )
@@ -183,14 +183,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--repetitions", type=int, default=5, help="of each comparison (default %(default)s)"
     )
+    parser.add_argument(
+        "--shares", type=float, nargs="*", default=SHARES,
+        help="of the tokens, besides the usual one (default %(default)s)",
+    )  # fmt: skip
     args = parser.parse_args(argv)
     words = list(sys.argv[1:] if argv is None else argv)
     if args.repetitions < 1:
         parser.error(f"--repetitions is {args.repetitions}, expected 1 or more")
+    low, high = intake.SHARE_RANGE
+    if wrong := [share for share in args.shares if not low <= share <= high]:
+        parser.error(f"--shares {wrong[0]:g}, expected {low} to {high:g}")
     examples = args.examples or examples_for(args.base)
     if not (examples / "examples.json").is_file():
         parser.error(f"there is no examples.json in {examples}")
-    report = record(args.base, examples, args.repetitions, words)
+    report = record(args.base, examples, args.repetitions, words, args.shares)
     out = args.out or examples
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_text(json.dumps(report, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -4,12 +4,12 @@ import json
 import shutil
 
 import pytest
-from app_server import BUNDLED_EXAMPLES, recorded_examples
+from app_server import BUNDLED_EXAMPLES, OTHER_SHARE, recorded_examples
 
 from arr_coc import record
 from arr_coc.page import board, frame, results
 from arr_coc.service.looks import ComparisonResult, empty_look
-from arr_coc.service.recordings import ROOT, About, Recording, digest, find, load
+from arr_coc.service.recordings import ROOT, About, Recording, at_share, digest, find, load
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,28 @@ def test_a_recording_is_found_for_that_very_picture_and_question(folder, tmp_pat
     shutil.copy(folder / recordings[-1]["file"], changed)
     assert find(recordings, changed, first["question"]) is None
     assert load(tmp_path) == (None, [])
+
+
+def test_the_same_picture_at_another_budget(folder):
+    about, (first, *_) = load(folder)
+    (other,) = first["budgets"]
+    assert other["share"] == OTHER_SHARE and other["result"]["where"] is None
+    assert all(len(times) == about["repetitions"] for times in other["times"].values())
+    few, usual = at_share(first, OTHER_SHARE), at_share(first, 0.2)
+    assert usual is first["result"] and at_share(first, 0.33) is None
+    assert few["tokens_kept"] == 13 < usual["tokens_kept"] == 51
+    assert len(few["where"]["cells"]) == 13
+    for name in ("relevance", "propositional", "perspectival", "participatory"):
+        assert few["where"][name] == usual["where"][name] and name not in other["differs"]
+    assert set(few["where"]) == set(usual["where"])
+
+
+def test_which_places_mattered_is_recorded(folder):
+    _, (first, *_) = load(folder)
+    mattered, kept = first["mattered"], first["result"]["where"]["cells"]
+    assert mattered["answer"] == first["result"]["focused"]["text"]
+    assert mattered["places"] == [cell[1:] for cell in kept]
+    assert len(mattered["loss"]) == len(kept) and 0 < mattered["probability"] <= 1
 
 
 def test_the_page_shows_it_with_no_click(folder):

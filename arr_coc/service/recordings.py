@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+from arr_coc.config import Config
 from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.mattering import Mattered
 
@@ -17,36 +18,26 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class AtBudget(TypedDict):
-    """What the focused look, and shrinking to as many tokens, say at one share of the tokens.
+    """The comparison at another share of the picture's tokens; `at_share` puts it together.
 
     Attributes:
-        share: of the picture's native tokens.
-        focused, shrunk: the answers.
-        cells: of the focused look, as `Where` has them.
-        full_s: seconds to the first token of the full look in the same runs, their median.
+        share: of the native tokens.
+        result: the comparison, without `where`.
+        differs: what of `where` is not as in the recording's own result: the cells, not the maps.
+        times: as the recording's.
     """
 
     share: float
-    focused: "Said"
-    shrunk: "Said"
-    cells: list[list[int]]
-    full_s: float
-
-
-class Said(TypedDict):
-    """An answer, the visual tokens that were held, median seconds to its first token, why it ended."""
-
-    text: str
-    visual_tokens: int
-    time_to_first_token_s: float
-    ended: str
+    result: ComparisonResult
+    differs: dict[str, Any]
+    times: dict[str, list[float]]
 
 
 class Recording(TypedDict):
     """One example's comparison, its times being medians; `times` has each repetition's, in seconds.
 
-    `budgets` has the answers from least to most tokens, the comparison's own among them; `mattered` is
-    None where the decision was of no native cells.
+    `budgets` are the same comparison with fewer and more tokens; `mattered` is None where the decision
+    was of no native cells.
     """
 
     file: str
@@ -119,6 +110,16 @@ def find(recordings: Iterable[Recording], picture: Path, question: str) -> Recor
         if recording["file"] == picture.name and recording["question"] == question:
             return recording if recording["sha256"] == digest(picture) else None
     return None
+
+
+def at_share(recording: Recording, share: float) -> ComparisonResult | None:
+    """The comparison at a share of the tokens; None where that was not recorded."""
+    for other in recording.get("budgets", []):
+        if abs(other["share"] - share) < 1e-9:
+            where = {**recording["result"]["where"], **other["differs"]}
+            return {**other["result"], "where": where}
+    usual = abs(share - Config.share) < 1e-9
+    return recording["result"] if usual else None
 
 
 def digest(path: Path) -> str:
