@@ -27,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 START_TIMEOUT_S = 180
 BUNDLED_EXAMPLES = ROOT / "examples" / "bundled"
 RECORDED = 3  # examples; each takes a second or two
+OTHER_SHARE = 0.05  # that they are recorded at besides the usual one
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,6 @@ def recorded_examples() -> Path:
     command += ["--shares", str(OTHER_SHARE)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return folder
-
-
-# Besides the usual share, that recordings for the tests are made at: one is enough.
-OTHER_SHARE = 0.05
 
 
 @cache
