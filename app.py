@@ -121,13 +121,14 @@ def layout() -> Parts:
     named = parts.states()
     with gr.Column(elem_id="arr-page"):
         named["header"] = show(frame.header(frame.badge_loading(bool(first.shown))))
+        named["hero"] = show(first.hero, elem_id="arr-hero")
         with gr.Row(equal_height=False, elem_id="arr-desk"):
             with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
                 card = LOCAL.examples[0].path if LOCAL.examples else None
                 named |= parts.picture_side(first.look, card)
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
+                named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
                 named |= parts.answer_side(first)
-        named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
         named |= parts.reasons(first)
         named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
         if LOCAL.bundled:
@@ -267,12 +268,19 @@ def wire_reasons(page: Parts) -> Dependency:
 
 
 def wire_settings(page: Parts) -> None:
-    """The link and the cost of a finer cut follow what is set."""
+    """What was recorded, the link and the cost of a finer cut follow what is set."""
     gr.on(
         [page.question.blur, page.percent.release],
         LOCAL.on_question,
         [page.chosen, page.question, page.percent],
         page.links,
+        trigger_mode="always_last",
+        **QUICK,
+    )
+    page.percent.change(
+        LOCAL.on_budget,
+        [page.shown, page.chosen, page.question, page.percent],
+        page.of(changes.Budgeted),
         trigger_mode="always_last",
         **QUICK,
     )

@@ -32,7 +32,7 @@ from arr_coc.service.recordings import (
 )
 
 LOOKS = ("full", "focused", "shrunk")
-SHARES = (0.05, 0.1, 0.4)  # of the tokens, besides the usual share: stops of a card's budget
+SHARES = (0.05, 0.1, 0.4, 1.0)  # of the tokens, besides the usual share: stops of a card's budget
 DIGITS = 6
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypedDict
 
 from PIL import Image
 
-from arr_coc.page import cost, frame, results, viewer, why
+from arr_coc.page import cost, frame, hero, results, viewer, why
 from arr_coc.page.folding import folded
 from arr_coc.page.stamps import Stamp, mark, stamp_of, with_tensions
-from arr_coc.page.visit import Visit, tension_words
+from arr_coc.page.visit import PERCENT, Visit, tension_words
 from arr_coc.page.wording import unknown_language
 from arr_coc.ranking import ranks
 from arr_coc.service import decision, recordings
@@ -33,6 +33,7 @@ class Board(NamedTuple):
     why: str = ""
     gauges: str = ""
     cost: str = ""
+    hero: str = hero.hero(None)
 
 
 class Shown(TypedDict):
@@ -75,18 +76,20 @@ def recorded(
     example: frame.Example | None,
     reports: tuple[recordings.About | None, list[recordings.Recording]],
     key: str = "",
+    percent: int = PERCENT,
 ) -> Shown | None:
-    """The recorded comparison of a card, from `recordings.load`; None where there is none."""
+    """The recorded comparison of a card at a budget, from `recordings.load`; None where there is none."""
     about, all_recordings = reports
     recording = example and recordings.find(
         all_recordings, folder / example.path.name, example.question
     )
-    if not recording:
+    result = recording and recordings.at_share(recording, percent / 100)
+    if not result:
         return None
     with Image.open(example.path) as picture:
-        stamp = stamp_of(Visit(key=key, question=example.question))
-        note = results.note_of(example)
-        shown = live(picture, recording["result"], example.answer, note, stamp)
+        stamp = stamp_of(Visit(key=key, question=example.question, percent=percent))
+        note = results.note_of(example) if percent == PERCENT else ""
+        shown = live(picture, result, example.answer, note, stamp)
     return {**shown, "recorded": recorded_words(about), "runs": about["repetitions"]}
 
 
@@ -121,6 +124,7 @@ def board(shown: Shown) -> Board:
         why.maps(shown["where"], size),
         why.gauges(shown["where"]),
         cost.cost(result, shown["runs"]),
+        hero.hero(result, shown["truth"], shown["runs"]),
     )
     stamped = mark(shown["stamp"])
     return Board(*(piece and piece + stamped for piece in pieces))

@@ -20,6 +20,7 @@ class Fresh(NamedTuple):
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
+    hero: Any = UNCHANGED
     picture: Any = UNCHANGED
     question: Any = UNCHANGED
     cards: Any = UNCHANGED
@@ -38,6 +39,19 @@ class Fresh(NamedTuple):
     said_tensions: Any = UNCHANGED
 
 
+class Budgeted(NamedTuple):
+    """The budget of a recorded card was changed to one that was recorded too."""
+
+    look: Any = UNCHANGED
+    answers: Any = UNCHANGED
+    strip: Any = UNCHANGED
+    why: Any = UNCHANGED
+    gauges: Any = UNCHANGED
+    cost: Any = UNCHANGED
+    hero: Any = UNCHANGED
+    shown: Any = UNCHANGED
+
+
 class Compared(NamedTuple):
     """A comparison begins, goes on or ends. `looks` is what came so far; `go` the button."""
 
@@ -47,6 +61,7 @@ class Compared(NamedTuple):
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
+    hero: Any = UNCHANGED
     shown: Any = UNCHANGED
     looks: Any = UNCHANGED
     go: Any = UNCHANGED

@@ -44,6 +44,7 @@ function arrHome(element) {
 }
 """
 TITLE = "ARR-COC-VIS"
+TAGLINE = "A vision model that spends its attention where your question needs it"
 LINE = "It reads the question, then decides where to look."
 PRIVACY = "Pictures you give are deleted within the hour; nothing else is kept."
 
@@ -151,9 +152,9 @@ def wish(parameters: Mapping[str, str], examples: list[Example], percent: int) -
 
 
 def header(badge: str) -> str:
-    """Title, the one line, and the badge (already HTML)."""
+    """Title, what it is, and the badge (already HTML)."""
     return (
-        f'<header class="arr-head"><div><h1>{TITLE}</h1><p>{LINE}</p></div>'
+        f'<header class="arr-head"><div><h1>{TITLE}</h1><p>{TAGLINE}</p></div>'
         f'<div class="arr-badges">{badge}</div><a class="arr-whole" href="./" target="_blank" '
         'rel="noopener">Open the whole page</a></header>'
     )

@@ -13,7 +13,7 @@ import gradio as gr
 
 from arr_coc.page import board, frame, results, share
 from arr_coc.page.board import Board, Shown
-from arr_coc.page.changes import UNCHANGED, Fresh, Tuned
+from arr_coc.page.changes import UNCHANGED, Budgeted, Fresh, Tuned
 from arr_coc.page.drawn import (
     NewPicture,
     all_kinds,
@@ -74,9 +74,10 @@ class LocalHandlers:
         """The page on a card: what was recorded of it, where its own question is asked."""
         example, shown, note = self.example_of(chosen), None, ""
         question = question or (example.question if example else "")
-        if example and question == example.question and percent == PERCENT:
-            shown = board.recorded(self.folder, example, self.recorded, _card_key(chosen))
-        if percent != PERCENT:
+        if example and question == example.question:
+            key = _card_key(chosen)
+            shown = board.recorded(self.folder, example, self.recorded, key, percent)
+        if percent != PERCENT and not shown:
             note = BY_LINK.format(percent / 100, PERCENT / 100)
         elif example and not self._is_recorded(example):
             note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
@@ -129,6 +130,20 @@ class LocalHandlers:
         """
         wish = frame.wish(request.query_params if request else {}, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
+
+    def on_budget(self, shown: Shown | None, chosen: Any, question: Any, percent: Any) -> Budgeted:
+        """The budget was let go: what was recorded of the card at that budget, where it was.
+
+        Else all stays as it is, and fades: it is another budget's.
+        """
+        example = self.example_of(chosen)
+        if not shown or not shown["recorded"] or not example or question != example.question:
+            return Budgeted()
+        if type(percent) not in (int, float):
+            return Budgeted()
+        key = _card_key(chosen)
+        other = board.recorded(self.folder, example, self.recorded, key, round(percent))
+        return Budgeted(**board.board(other)._asdict(), shown=other) if other else Budgeted()
 
     def on_own(self, picture: Any) -> tuple[dict[str, Any], Any]:
         """The place to drop a picture of one's own, and the picture that stood there, to come back to."""

@@ -16,7 +16,7 @@ from typing import Any
 import gradio as gr
 from gradio.utils import get_upload_folder
 
-from arr_coc.page import board, drawn, frame, parts, results
+from arr_coc.page import board, drawn, frame, hero, parts, results
 from arr_coc.page.changes import Compared, Overtaken, Ready, Stopped
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.refusals import refusal
@@ -100,6 +100,7 @@ class ModelHandlers:
                 why="",
                 gauges="",
                 cost="",
+                hero=hero.hero(None),
                 shown=None,
                 looks=None,
                 go=FREE,
@@ -117,6 +118,7 @@ class ModelHandlers:
             answers=answers + stamped,
             strip="",
             cost="",
+            hero=hero.hero(None),
             shown=None,
             looks={**looks, "stamp": stamp},
         )

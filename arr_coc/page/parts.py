@@ -29,7 +29,7 @@ ALLOCATOR_CHOICES = [
     ("Coarse and fine cells that cover everything", "quadtree"),
 ]
 TIER_CHOICES = [
-    ("The share set above", BY_SHARE),
+    ("The budget under the picture", BY_SHARE),
     *((f"{tier.capitalize()}: {share:.0%}", tier) for tier, share in TIERS.items()),
     ("Let the question's words choose", QUESTION_TIER),
 ]
@@ -97,6 +97,7 @@ class Parts:
     looks: gr.State  # what came so far of the one that runs
     turn: gr.State  # the newest run, a `stamps.Turn`
     header: gr.HTML
+    hero: gr.HTML
     look: gr.HTML
     picture: Picture
     draw: gr.Button
@@ -184,6 +185,10 @@ def show(value: str = "", **options: Any) -> gr.HTML:
 def picture_side(look: str, example: Path | None) -> dict[str, Component]:
     """The left of the desk: the picture, one's own, new ones, and a sign to write on."""
     parts = {"look": show(look, js_on_load=viewer.SCRIPT, elem_id="arr-look")}
+    parts["percent"] = gr.Slider(
+        5, 100, PERCENT, step=1, label="Budget, % of tokens",
+        buttons=[], elem_id="arr-budget",
+    )  # fmt: skip
     parts["picture"] = Picture(
         str(example) if example else None,
         type="filepath",
@@ -278,9 +283,6 @@ def settings() -> dict[str, Component]:
     parts = {}
     with gr.Accordion("Advanced", open=False, elem_id="arr-advanced") as parts["advanced"]:
         with gr.Row():
-            parts["percent"] = gr.Slider(
-                5, 100, PERCENT, step=1, label="Share of visual tokens to keep (%)", buttons=[]
-            )
             parts["tier"] = gr.Dropdown(
                 TIER_CHOICES, value=BY_SHARE, label="Tier: overrides the share"
             )

@@ -3,7 +3,7 @@
    to a screen reader. While a run is open the server is asked whether it still lives. */
 function arrState(root, trigger) {
   const PIECES = {
-    'arr-look': 'Map', 'arr-answers': 'Answers', 'arr-strip': 'What they cost', 'arr-maps': 'Reasons',
+    'arr-hero': 'Sentence', 'arr-look': 'Map', 'arr-answers': 'Answers', 'arr-strip': 'What they cost', 'arr-maps': 'Reasons',
     'arr-gauges': 'Tensions', 'arr-cost': 'Chart of times', 'arr-side': 'Maps of other questions',
   };
   // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.8 s is within 5 s. One that computes
@@ -28,10 +28,14 @@ function arrState(root, trigger) {
     alarm.classList.toggle('arr-lost', lost);  // page.css hides the framework's own words then
   }
 
-  function why({picture, question, settings}) {  // a stamp that does not match, in words
+  // Settings but for the budget, which comes first.
+  const others = (settings) => JSON.stringify(JSON.parse(settings).slice(1));
+  function why({picture, question, settings}, follows) {  // a stamp that does not match, in words
     if (picture !== now.picture) return 'for the previous picture';
     if (question !== undefined && plain(question) !== now.question) return 'for the previous question';
-    return settings === undefined || JSON.stringify(JSON.parse(settings)) === now.settings ? '' : 'with other settings';
+    if (settings === undefined || JSON.stringify(JSON.parse(settings)) === now.settings) return '';
+    if (others(settings) !== others(now.settings)) return 'with other settings';
+    return follows ? '' : 'with another budget';
   }
   function mark(piece, name, words) {
     const marks = {'data-stale': words, role: 'group', 'aria-label': `${name} ${words}`};
@@ -45,7 +49,7 @@ function arrState(root, trigger) {
     const old = {};
     for (const [id, name] of Object.entries(PIECES)) {
       const piece = document.getElementById(id), stamp = piece && piece.querySelector('.arr-of');
-      const words = stamp ? why(stamp.dataset) : '';
+      const words = stamp ? why(stamp.dataset, id === 'arr-look') : '';  // the map follows the budget
       if (piece && (piece.dataset.stale || '') !== words) mark(piece, name, words);
       if (words) (old[words] = old[words] || []).push(name);
     }

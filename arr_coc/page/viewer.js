@@ -1,134 +1,12 @@
-/* The viewer: draws where a look went onto its picture, in the browser alone.
-   arrViewer(root) serves every .arr-viewer that is ever put into root; data come in attributes. */
+/* The viewer: shows where a look went on its picture, in the browser alone; `paint.js` draws.
+   arrViewer(root) serves every .arr-viewer that is ever put into root; data come in attributes.
+   Under the page's own viewer (#arr-look) the budget is dragged, and a decision is played once. */
 function arrViewer(root) {
-  const MAGMA = [[0, 0, 4], [29, 17, 71], [81, 18, 124], [131, 38, 129], [183, 55, 121],
-    [231, 82, 99], [252, 137, 97], [254, 196, 136], [252, 253, 191]];
-  const CIVIDIS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [97, 101, 111], [125, 124, 120],
-    [155, 148, 118], [188, 174, 108], [222, 201, 88], [254, 232, 56]];
-  const SEEN = 32;  // pixels of a native token's side
-  const PASSING = 8;  // blocks along the longer side of what got no token of its own
+  const BUDGET = '#arr-budget input[type=range]';
+  const {bounds} = arrPaint, FILM_MS = 4000, isMain = Boolean(root.closest('#arr-look'));
   const pictures = new Map();  // decoded once, so that an update does not flicker
   let view = null, wipe = 100;
-
-  const canvas = (width, height) => Object.assign(document.createElement('canvas'), {width, height});
-  const draw = (image, width, height) => {
-    const made = canvas(width, height), paint = made.getContext('2d', {willReadFrequently: true});
-    paint.imageSmoothingQuality = 'high';
-    paint.drawImage(image, 0, 0, width, height);
-    return made;
-  };
-  const pixels = (made) => made.getContext('2d').getImageData(0, 0, made.width, made.height);
-  const bounds = ([level, row, column], [h, w]) => {
-    const side = 2 ** level, top = row * side, left = column * side;
-    return [top, left, Math.min(h, top + side), Math.min(w, left + side)];
-  };
-
-  function spread(map, width, height) {  // (h, w) in [0, 1] -> bytes over the picture, in squares
-    const h = map.length, w = map[0].length, flat = map.flat();
-    const low = Math.min(...flat), span = Math.max(Math.max(...flat) - low, 0.05);
-    const small = canvas(w, h), paint = small.getContext('2d'), image = paint.createImageData(w, h);
-    flat.forEach((value, i) => {
-      const byte = 255 * (value - low) / span;
-      image.data.set([byte, byte, byte, 255], 4 * i);
-    });
-    paint.putImageData(image, 0, 0);
-    const made = canvas(width, height), large = made.getContext('2d', {willReadFrequently: true});
-    large.imageSmoothingEnabled = false;
-    large.drawImage(small, 0, 0, width, height);
-    return pixels(made).data;
-  }
-
-  function heat(base, look) {
-    const image = pixels(base), data = image.data;
-    const level = spread(look.brightness, base.width, base.height);
-    for (let i = 0; i < data.length; i += 4) {
-      const grey = (0.299 * data[i] + 0.587 * data[i + 1] + 0.114 * data[i + 2]) / 255;
-      const at = level[i] / 255 * (MAGMA.length - 1), n = Math.min(MAGMA.length - 2, at | 0);
-      const under = 255 * (0.34 * grey * (1 - 0.7 * level[i] / 255) + 0.05);
-      for (let c = 0; c < 3; c++) {
-        const colour = MAGMA[n][c] + (MAGMA[n + 1][c] - MAGMA[n][c]) * (at - n);
-        data[i + c] = colour * (0.45 + 0.55 * grey) + under;
-      }
-    }
-    return image;
-  }
-
-  function boxes(base, look) {
-    const [h, w] = look.grid, across = base.width / w, down = base.height / h;
-    return look.cells.map((cell) => {
-      const [top, left, bottom, right] = bounds(cell, look.grid);
-      const x = Math.round(left * across), y = Math.round(top * down);
-      return [x, y, Math.round(right * across) - x, Math.round(bottom * down) - y, cell[0]];
-    });
-  }
-
-  function kept(base, look) {
-    const made = draw(base, base.width, base.height), paint = made.getContext('2d');
-    paint.fillStyle = 'rgba(14, 14, 20, 0.8)';
-    paint.fillRect(0, 0, made.width, made.height);
-    paint.strokeStyle = 'rgba(250, 178, 90, 0.9)';
-    for (const [x, y, width, height] of boxes(base, look)) {
-      paint.drawImage(base, x, y, width, height, x, y, width, height);
-      paint.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
-    }
-    return pixels(made);
-  }
-
-  function passing(base, [h, w], width, height) {  // the whole in blocks, each its pixels' mean, dark
-    const longer = Math.max(h, w), fit = (side) => Math.max(1, Math.round(PASSING * side / longer));
-    const across = fit(w), down = fit(h), made = canvas(width, height), paint = made.getContext('2d');
-    let small = base;
-    while (small.width > across || small.height > down) {  // by halves: a browser may skip pixels else
-      small = draw(small, Math.max(across, small.width >> 1), Math.max(down, small.height >> 1));
-    }
-    paint.imageSmoothingEnabled = false;
-    paint.drawImage(small, 0, 0, width, height);
-    paint.fillStyle = 'rgba(20, 20, 28, 0.68)';
-    paint.fillRect(0, 0, width, height);
-    return made;
-  }
-
-  function saw(base, look) {
-    const [h, w] = look.grid;
-    const native = draw(base, w * SEEN, h * SEEN), made = canvas(native.width, native.height);
-    const paint = made.getContext('2d');
-    paint.imageSmoothingQuality = 'high';
-    const rest = look.glance ? draw(base, look.glance[1] * SEEN, look.glance[0] * SEEN)
-      : passing(base, look.grid, made.width, made.height);
-    paint.drawImage(rest, 0, 0, made.width, made.height);
-    const coarseFirst = boxes(native, look).sort((a, b) => b[4] - a[4]);
-    for (const [x, y, width, height] of coarseFirst) {
-      const cell = canvas(SEEN, SEEN), inner = cell.getContext('2d');
-      inner.imageSmoothingQuality = 'high';
-      inner.drawImage(native, x, y, width, height, 0, 0, SEEN, SEEN);
-      paint.drawImage(cell, x, y, width, height);
-    }
-    return pixels(draw(made, base.width, base.height));
-  }
-
-  function sized(base, look) {  // every pixel is fetched from where the mesh says it came from
-    const {width, height} = base, from = pixels(base).data, nodes = look.mesh.length - 1;
-    const image = new ImageData(width, height), to = image.data, mesh = look.mesh;
-    const mix = (j, i, fv, fu, c) => (mesh[j][i][c] * (1 - fu) + mesh[j][i + 1][c] * fu) * (1 - fv)
-      + (mesh[j + 1][i][c] * (1 - fu) + mesh[j + 1][i + 1][c] * fu) * fv;
-    for (let y = 0; y < height; y++) {
-      const v = y / (height - 1) * nodes, j = Math.min(nodes - 1, v | 0), fv = v - j;
-      for (let x = 0; x < width; x++) {
-        const u = x / (width - 1) * nodes, i = Math.min(nodes - 1, u | 0), fu = u - i;
-        const sy = mix(j, i, fv, fu, 0) * (height - 1), sx = mix(j, i, fv, fu, 1) * (width - 1);
-        const y0 = Math.min(height - 2, sy | 0), x0 = Math.min(width - 2, sx | 0);
-        const gy = sy - y0, gx = sx - x0, p = 4 * (y0 * width + x0), q = p + 4 * width;
-        for (let c = 0; c < 3; c++) {
-          to[4 * (y * width + x) + c] = (from[p + c] * (1 - gx) + from[p + 4 + c] * gx) * (1 - gy)
-            + (from[q + c] * (1 - gx) + from[q + 4 + c] * gx) * gy;
-        }
-        to[4 * (y * width + x) + 3] = 255;
-      }
-    }
-    return image;
-  }
-
-  const DRAW = {heat, kept, saw, sized};
+  let begun = isMain ? null : -Infinity;  // when the film of the first decision began
 
   function nth(n) {
     const last = n % 100 >= 11 && n % 100 <= 13 ? 0 : n % 10;
@@ -165,20 +43,78 @@ function arrViewer(root) {
     const look = box.dataset.look ? JSON.parse(box.dataset.look) : null;
     const find = (name) => box.querySelector(name), over = find('.arr-over');
     if (!look || !over) return;
-    const done = {}, stage = find('.arr-stage'), readout = find('.arr-readout');
-    const cursor = find('.arr-cursor'), slider = find('.arr-wipe'), quiet = readout.textContent;
-    let base = null, place = null;
+    const done = {}, stage = find('.arr-stage'), readout = find('.arr-readout'), film = find('.arr-play');
+    const cursor = find('.arr-cursor'), slider = find('.arr-wipe');
+    let base = null, place = null, count = null, ground = null, quiet = readout.textContent, skip = null;
 
+    // Whoever reads light letters has a dark page around the picture.
+    const dark = () => getComputedStyle(box).color.match(/\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) > 384;
+    const draw = {
+      kept: () => {
+        ground = ground || arrPaint.soft(base, dark());
+        return arrPaint.kept(base, look, {count}, dark(), ground);
+      },
+      heat: () => arrPaint.heat(base, look),
+      saw: () => arrPaint.saw(base, look),
+      sized: () => arrPaint.sized(base, look),
+    };
+    function show(drawn) {
+      over.width = base.width;
+      over.height = base.height;
+      const paper = over.getContext('2d');
+      if (drawn instanceof ImageData) paper.putImageData(drawn, 0, 0);
+      else paper.drawImage(drawn, 0, 0);
+    }
     function paint() {
       const chosen = find('input[type=radio]:checked').value;
       view = chosen;
       box.dataset.view = chosen;
       if (!base || chosen === 'plain') return;
-      if (!done[chosen]) done[chosen] = DRAW[chosen](base, look);
-      over.width = base.width;
-      over.height = base.height;
-      over.getContext('2d').putImageData(done[chosen], 0, 0);
+      if (!done[chosen]) done[chosen] = draw[chosen]();
+      show(done[chosen]);
       over.setAttribute('aria-label', find('input[type=radio]:checked').dataset.alt);
+    }
+    function tell(words, loud = true) {  // over the picture while there is something to tell
+      readout.textContent = words;
+      readout.classList.toggle('arr-telling', loud);
+    }
+    function spend(percent) {  // the budget is dragged: as many places, the most relevant first
+      const places = look.grid[0] * look.grid[1];
+      const tokens = Math.max(1, Math.floor(percent / 100 * places + 1e-9));
+      const wanted = tokens === look.budget ? null : tokens;
+      if (wanted === count) return;
+      count = wanted;
+      delete done.kept;
+      if (skip) skip();
+      find('input[value=kept]').checked = true;
+      quiet = count === null ? readout.dataset.hint : `${tokens} of ${places} places, the most relevant first`;
+      tell(quiet, count !== null);
+      paint();
+    }
+    function play(start) {
+      const frame = arrPaint.film(base, look, dark());
+      const skipping = ['pointerdown', 'keydown'], words = film.textContent;
+      skip = () => {
+        skip = null;
+        begun = -Infinity;
+        delete box.dataset.playing;
+        film.textContent = words;
+        skipping.forEach((name) => removeEventListener(name, leaveOff, true));
+        if (box.isConnected) paint();
+        document.getElementById('arr-answers')?.classList.add('arr-answered');
+      };
+      const leaveOff = (event) => { if (skip && !event.target.closest?.('.arr-play')) skip(); };
+      skipping.forEach((name) => addEventListener(name, leaveOff, true));
+      box.dataset.playing = '1';
+      film.textContent = 'Skip';
+      document.getElementById('arr-answers')?.classList.remove('arr-answered');
+      requestAnimationFrame(function step(now) {
+        if (!skip || !box.isConnected) return;  // another viewer in its place goes on with it
+        const t = Math.max(0, now - start) / FILM_MS;
+        if (t >= 1) return skip();
+        show(frame(t));
+        requestAnimationFrame(step);
+      });
     }
     function point(row, column) {
       const [h, w] = look.grid, index = look.cells.findIndex((cell) => {
@@ -191,11 +127,11 @@ function arrViewer(root) {
       Object.assign(cursor.style, {top: `${100 * top / h}%`, left: `${100 * left / w}%`,
         height: `${100 * (bottom - top) / h}%`, width: `${100 * (right - left) / w}%`});
       cursor.hidden = view === 'sized';
-      readout.textContent = told(look, ...place);
+      tell(told(look, ...place));
     }
     function leave() {
       cursor.hidden = true;
-      readout.textContent = quiet;
+      tell(quiet, count !== null);
     }
     function at(event) {
       const area = stage.getBoundingClientRect(), [h, w] = look.grid;
@@ -229,6 +165,13 @@ function arrViewer(root) {
       paint();
       if (place) cursor.hidden = view === 'sized';
     }));
+    film.addEventListener('click', () => {
+      if (skip) return skip();
+      find('input[value=kept]').checked = true;
+      paint();
+      play(performance.now());
+    });
+    box.spend = spend;
     const wanted = view && box.querySelector(`input[value="${view}"]`);
     if (wanted) wanted.checked = true;
     slider.value = wipe;
@@ -239,9 +182,14 @@ function arrViewer(root) {
       pictures.set(shown.src, image);
       // Small pictures are drawn larger; long ones came larger and stay so.
       const scale = Math.max(1, 640 / Math.max(image.naturalWidth, image.naturalHeight));
-      base = draw(image, Math.max(2, Math.round(scale * image.naturalWidth)),
+      base = arrPaint.draw(image, Math.max(2, Math.round(scale * image.naturalWidth)),
         Math.max(2, Math.round(scale * image.naturalHeight)));
       paint();
+      const share = isMain && document.querySelector(BUDGET);
+      if (share) spend(Number(share.value));
+      const now = performance.now(), moves = !matchMedia('(prefers-reduced-motion: reduce)').matches;
+      begun = begun ?? (moves && count === null ? now : -Infinity);
+      if (now - begun < FILM_MS) play(begun);
     };
     if (known) ready(known);
     else {
@@ -249,20 +197,6 @@ function arrViewer(root) {
       image.onload = () => ready(image);
       image.src = shown.src;
     }
-  }
-
-  function map(shown) {  // one map as honest squares, one per place
-    shown.dataset.ready = '1';
-    const rows = JSON.parse(shown.dataset.map), flat = rows.flat(), low = Math.min(...flat);
-    const span = Math.max(Math.max(...flat) - low, 0.05), stops = CIVIDIS.length - 1;
-    Object.assign(shown, {width: rows[0].length, height: rows.length});
-    const paint = shown.getContext('2d'), image = paint.createImageData(shown.width, shown.height);
-    flat.forEach((value, i) => {
-      const at = (value - low) / span * stops, n = Math.min(stops - 1, at | 0);
-      const colour = CIVIDIS[n].map((c, k) => c + (CIVIDIS[n + 1][k] - c) * (at - n));
-      image.data.set([...colour, 255], 4 * i);
-    });
-    paint.putImageData(image, 0, 0);
   }
 
   // An update may replace nodes or only change their attributes, which also takes data-ready away:
@@ -273,8 +207,14 @@ function arrViewer(root) {
       box.replaceWith(fresh);
       mount(fresh);
     });
-    root.querySelectorAll('.arr-map:not([data-ready])').forEach(map);
+    root.querySelectorAll('.arr-map:not([data-ready])').forEach(arrPaint.map);
   };
+  if (isMain) {
+    document.addEventListener('input', (event) => {
+      if (!event.target.matches?.(BUDGET)) return;
+      root.querySelectorAll('.arr-viewer').forEach((box) => box.spend?.(Number(event.target.value)));
+    });
+  }
   new MutationObserver(serve).observe(root, {
     childList: true, subtree: true, attributes: true,
     attributeFilter: ['data-ready', 'data-look', 'data-map'],

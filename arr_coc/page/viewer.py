@@ -1,8 +1,8 @@
 """Viewer: one picture with everything a look did to it, switched in the browser without the server.
 
-`viewer` gives escaped HTML: the picture, and the decision as data in attributes. `viewer.js` draws
-heat, what it saw, the homunculus and the kept cells from them; `SCRIPT` mounts it in `gr.HTML`
-(`js_on_load`) and in a file that stands alone.
+`viewer` gives escaped HTML: the picture, and the decision as data in attributes. `paint.js` draws the
+kept cells, heat, what it saw and the homunculus from them, `viewer.js` shows them; `SCRIPT` mounts both
+in `gr.HTML` (`js_on_load`) and in a file that stands alone.
 """
 
 import json
@@ -17,8 +17,10 @@ from arr_coc.page.frame import data_url, escaped
 from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 
-SOURCE = (Path(__file__).parent / "viewer.js").read_text(encoding="utf-8")
-SCRIPT = f"{SOURCE}\narrViewer(element);\n"
+SOURCES = [
+    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("paint.js", "viewer.js")
+]
+SCRIPT = f"{''.join(SOURCES)}\narrViewer(element);\n"
 SIDE = 640  # pixels of the longer side of the picture that is sent
 LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
 THIN, LONGEST = (
@@ -26,6 +28,11 @@ THIN, LONGEST = (
     8000,
 )  # pixels of its shorter side, as in page.css, and at most of its longer one
 VIEWS = {
+    "kept": (
+        "What it kept",
+        "The places that became visual tokens in full colour, the most relevant the clearest",
+        "Kept places outlined in full colour, the rest of the picture pale and soft",
+    ),
     "heat": (
         "Where looking pays",
         "Places by their rank in relevance; the bright ones were kept, the brightest matter most",
@@ -39,17 +46,13 @@ VIEWS = {
         "dark and coarse where it was seen only in passing",
     ),
     "sized": (
-        "Sized by attention",
-        "The homunculus: area follows the visual tokens spent",
+        "Homunculus",
+        "The picture sized by attention: area follows the visual tokens spent",
         "The picture bent so that each place's area follows the visual tokens spent on it",
-    ),
-    "kept": (
-        "Kept",
-        "The cells that became visual tokens",
-        "Kept places bright and outlined, the rest darkened",
     ),
     "plain": ("Picture", "The picture itself", "The picture itself"),
 }
+FIRST = "kept"  # of the views
 HINT = "Point at a place to see what it was given."
 ROLLS = "This picture is long: scroll it to see the rest."
 
@@ -90,28 +93,29 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
         roll = '<div class="arr-roll" tabindex="0" role="region" aria-label="A long picture, to scroll">'
     if where is None or where["fallback"]:
         body = f'{roll}<div class="arr-stage">{shown}</div></div>'
-        body += f'<p class="arr-readout">{ROLLS}</p>' * is_long(size)
+        body += f'<p class="arr-about">{ROLLS}</p>' * is_long(size)
         return f'<div class="{kind}" style="{aspect}">{body}</div>'
     radios = "".join(
         f'<input type="radio" name="{name}-view" id="{name}-view-{key}" value="{key}" '
-        f'data-alt="{escaped(alt)}"{" checked" * (key == "heat")}>'
+        f'data-alt="{escaped(alt)}"{" checked" * (key == FIRST)}>'
         f'<label for="{name}-view-{key}" title="{escaped(title)}">{label}</label>'
         for key, (label, title, alt) in VIEWS.items()
     )
     data = escaped(json.dumps(look_data(where), separators=(",", ":")))
     return (
-        f'<div class="{kind}" style="{aspect}" data-view="heat" data-look="{data}">'
+        f'<div class="{kind}" style="{aspect}" data-view="{FIRST}" data-look="{data}">'
         f'<div class="arr-views" role="radiogroup" aria-label="How to show the picture">{radios}</div>'
-        f'{roll}<div class="arr-stage">{shown}'
-        f'<canvas class="arr-over" role="img" aria-label="{escaped(VIEWS["heat"][2])}"></canvas>'
+        f'<div class="arr-frame">{roll}<div class="arr-stage">{shown}'
+        f'<canvas class="arr-over" role="img" aria-label="{escaped(VIEWS[FIRST][2])}"></canvas>'
         '<div class="arr-cursor" hidden></div><div class="arr-cells" tabindex="0" role="application" '
         'aria-label="Places of the picture: arrow keys move, Escape leaves"></div></div></div>'
+        f'<p class="arr-readout" aria-live="polite" data-hint="{hint}">{hint}</p></div>'
         '<div class="arr-under"><label class="arr-slide"><span>Original</span>'
         '<input type="range" class="arr-wipe" min="0" max="100" value="100" '
         'aria-label="How much of the picture shows the view"><span>View</span></label>'
+        '<button type="button" class="arr-button arr-play">How it decided</button>'
         '<p class="arr-legend" aria-hidden="true"><i class="arr-legend-rest"></i><span>not kept</span>'
-        '<i class="arr-legend-kept"></i><span>kept</span></p></div>'
-        f'<p class="arr-readout" aria-live="polite">{hint}</p></div>'
+        '<i class="arr-legend-kept"></i><span>kept</span></p></div></div>'
     )
 
 
@@ -126,6 +130,8 @@ def look_data(where: Where) -> dict[str, Any]:
         "grid": where["grid"],
         "cells": where["cells"],
         "budgets": where["cell_budgets"],
+        "budget": where["budget"],
+        "looked": where["look_grid"],
         "glance": glance,
         "places": placed.places.tolist(),
         "order": placed.cells,

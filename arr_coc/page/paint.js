@@ -1,0 +1,217 @@
+/* Paint: a picture and a decision about it -> what is shown of them, on canvases; no page is touched but a map's. */
+const arrPaint = (() => {
+  const MAGMA = [[0, 0, 4], [29, 17, 71], [81, 18, 124], [131, 38, 129], [183, 55, 121],
+    [231, 82, 99], [252, 137, 97], [254, 196, 136], [252, 253, 191]];
+  const CIVIDIS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [97, 101, 111], [125, 124, 120],
+    [155, 148, 118], [188, 174, 108], [222, 201, 88], [254, 232, 56]];
+  const SEEN = 32;  // pixels of a native token's side
+  const PASSING = 8;  // blocks along the longer side of what got no token of its own
+
+  const canvas = (width, height) => Object.assign(document.createElement('canvas'), {width, height});
+  const draw = (image, width, height) => {
+    const made = canvas(width, height), paint = made.getContext('2d', {willReadFrequently: true});
+    paint.imageSmoothingQuality = 'high';
+    paint.drawImage(image, 0, 0, width, height);
+    return made;
+  };
+  const pixels = (made) => made.getContext('2d').getImageData(0, 0, made.width, made.height);
+  const bounds = ([level, row, column], [h, w]) => {
+    const side = 2 ** level, top = row * side, left = column * side;
+    return [top, left, Math.min(h, top + side), Math.min(w, left + side)];
+  };
+
+  const light = (i, data) => 0.299 * data[i] + 0.587 * data[i + 1] + 0.114 * data[i + 2];
+
+  function spread(map, width, height) {  // (h, w) in [0, 1] -> bytes over the picture, in squares
+    const h = map.length, w = map[0].length, flat = map.flat();
+    const low = Math.min(...flat), span = Math.max(Math.max(...flat) - low, 0.05);
+    const small = canvas(w, h), paint = small.getContext('2d'), image = paint.createImageData(w, h);
+    flat.forEach((value, i) => {
+      const byte = 255 * (value - low) / span;
+      image.data.set([byte, byte, byte, 255], 4 * i);
+    });
+    paint.putImageData(image, 0, 0);
+    const made = canvas(width, height), large = made.getContext('2d', {willReadFrequently: true});
+    large.imageSmoothingEnabled = false;
+    large.drawImage(small, 0, 0, width, height);
+    return pixels(made).data;
+  }
+
+  function heat(base, look) {
+    const image = pixels(base), data = image.data;
+    const level = spread(look.brightness, base.width, base.height);
+    for (let i = 0; i < data.length; i += 4) {
+      const grey = light(i, data) / 255;
+      const at = level[i] / 255 * (MAGMA.length - 1), n = Math.min(MAGMA.length - 2, at | 0);
+      const under = 255 * (0.34 * grey * (1 - 0.7 * level[i] / 255) + 0.05);
+      for (let c = 0; c < 3; c++) {
+        const colour = MAGMA[n][c] + (MAGMA[n + 1][c] - MAGMA[n][c]) * (at - n);
+        data[i + c] = colour * (0.45 + 0.55 * grey) + under;
+      }
+    }
+    return image;
+  }
+
+  function boxes(base, look) {
+    const [h, w] = look.grid, across = base.width / w, down = base.height / h;
+    return look.cells.map((cell) => {
+      const [top, left, bottom, right] = bounds(cell, look.grid);
+      const x = Math.round(left * across), y = Math.round(top * down);
+      return [x, y, Math.round(right * across) - x, Math.round(bottom * down) - y, cell[0]];
+    });
+  }
+
+  function soft(base, dark) {  // the picture pale and without edges, to lie under what is kept
+    const less = (side) => Math.max(2, Math.round(side / 14));
+    const made = draw(draw(base, less(base.width), less(base.height)), base.width, base.height);
+    const image = pixels(made), data = image.data, page = dark ? 22 : 252, pale = dark ? 0.62 : 0.6;
+    for (let i = 0; i < data.length; i += 4) {
+      const grey = light(i, data);
+      for (let c = 0; c < 3; c++) data[i + c] = (0.6 * grey + 0.4 * data[i + c]) * (1 - pale) + page * pale;
+    }
+    made.getContext('2d').putImageData(image, 0, 0);
+    return made;
+  }
+
+  function ranked(look) {  // every place, [row, column], the most relevant first
+    const width = look.grid[1], flat = look.places.flat();
+    const order = flat.map((_, i) => i).sort((i, j) => flat[i] - flat[j] || i - j);
+    return order.map((i) => [Math.floor(i / width), i % width]);
+  }
+
+  /* What is kept, each cell with its standing among them from 1 down to 0: as it was decided, or of these
+     the best `first`, or the best `count` places of the picture. */
+  function standing(look, {first = null, count = null}) {
+    if (count !== null) {
+      return ranked(look).slice(0, count).map(([row, column], n) =>
+        ({cell: [0, row, column], height: 1 - n / Math.max(1, count - 1)}));
+    }
+    const last = Math.max(1, look.cells.length - 1);
+    const all = look.cells.map((cell, n) => ({cell, height: 1 - (look.order[n] - 1) / last}));
+    return first === null ? all : all.sort((a, b) => b.height - a.height).slice(0, first);
+  }
+
+  function kept(base, look, choice = {}, dark = false, ground = soft(base, dark)) {
+    const [h, w] = look.grid, across = base.width / w, down = base.height / h;
+    const made = draw(ground, base.width, base.height), paint = made.getContext('2d');
+    const taken = Array.from({length: h}, () => new Uint8Array(w));
+    for (const {cell, height} of standing(look, choice)) {
+      const [top, left, bottom, right] = bounds(cell, look.grid);
+      const x = Math.round(left * across), y = Math.round(top * down);
+      const area = [x, y, Math.round(right * across) - x, Math.round(bottom * down) - y];
+      paint.globalAlpha = 0.7 + 0.3 * height;
+      paint.drawImage(base, ...area, ...area);
+      for (let row = top; row < bottom; row++) taken[row].fill(1, left, right);
+    }
+    paint.globalAlpha = 1;
+    outline(paint, taken, across, down, dark);
+    return made;
+  }
+
+  function outline(paint, taken, across, down, dark) {  // around what is kept, not between kept cells
+    const line = (row, column, toRow, toColumn) => {
+      paint.moveTo(Math.round(column * across), Math.round(row * down));
+      paint.lineTo(Math.round(toColumn * across), Math.round(toRow * down));
+    };
+    const free = (row, column) => !(taken[row] && taken[row][column]);
+    paint.beginPath();
+    taken.forEach((cells, row) => cells.forEach((is, column) => {
+      if (!is) return;
+      if (free(row - 1, column)) line(row, column, row, column + 1);
+      if (free(row + 1, column)) line(row + 1, column, row + 1, column + 1);
+      if (free(row, column - 1)) line(row, column, row + 1, column);
+      if (free(row, column + 1)) line(row, column + 1, row + 1, column + 1);
+    }));
+    paint.lineWidth = Math.max(1.5, paint.canvas.width / 420);
+    paint.strokeStyle = dark ? '#fbbf24' : '#c2410c';
+    paint.stroke();
+  }
+
+  /* The decision as a short film, `t` from 0 to 1: the blurred first look, what it makes glow, and then the
+     kept places, the best first. */
+  function film(base, look, dark) {
+    const seen = look.looked || look.grid.map((side) => Math.max(2, Math.round(side / 4)));
+    const glance = draw(draw(base, 4 * seen[1], 4 * seen[0]), base.width, base.height);
+    const glow = heat(base, look), ground = soft(base, dark), warm = canvas(base.width, base.height);
+    warm.getContext('2d').putImageData(glow, 0, 0);
+    return (t) => {
+      if (t >= 0.55) {
+        return kept(base, look, {first: Math.ceil((t - 0.55) / 0.45 * look.cells.length)}, dark, ground);
+      }
+      const made = draw(glance, base.width, base.height), paint = made.getContext('2d');
+      paint.globalAlpha = 0.85 * Math.min(1, Math.max(0, (t - 0.25) / 0.2));
+      paint.drawImage(warm, 0, 0);
+      return made;
+    };
+  }
+
+  function passing(base, [h, w], width, height) {  // the whole in blocks, each its pixels' mean, dark
+    const longer = Math.max(h, w), fit = (side) => Math.max(1, Math.round(PASSING * side / longer));
+    const across = fit(w), down = fit(h), made = canvas(width, height), paint = made.getContext('2d');
+    let small = base;
+    while (small.width > across || small.height > down) {  // by halves: a browser may skip pixels else
+      small = draw(small, Math.max(across, small.width >> 1), Math.max(down, small.height >> 1));
+    }
+    paint.imageSmoothingEnabled = false;
+    paint.drawImage(small, 0, 0, width, height);
+    paint.fillStyle = 'rgba(20, 20, 28, 0.68)';
+    paint.fillRect(0, 0, width, height);
+    return made;
+  }
+
+  function saw(base, look) {
+    const [h, w] = look.grid;
+    const native = draw(base, w * SEEN, h * SEEN), made = canvas(native.width, native.height);
+    const paint = made.getContext('2d');
+    paint.imageSmoothingQuality = 'high';
+    const rest = look.glance ? draw(base, look.glance[1] * SEEN, look.glance[0] * SEEN)
+      : passing(base, look.grid, made.width, made.height);
+    paint.drawImage(rest, 0, 0, made.width, made.height);
+    const coarseFirst = boxes(native, look).sort((a, b) => b[4] - a[4]);
+    for (const [x, y, width, height] of coarseFirst) {
+      const cell = canvas(SEEN, SEEN), inner = cell.getContext('2d');
+      inner.imageSmoothingQuality = 'high';
+      inner.drawImage(native, x, y, width, height, 0, 0, SEEN, SEEN);
+      paint.drawImage(cell, x, y, width, height);
+    }
+    return pixels(draw(made, base.width, base.height));
+  }
+
+  function sized(base, look) {  // every pixel is fetched from where the mesh says it came from
+    const {width, height} = base, from = pixels(base).data, nodes = look.mesh.length - 1;
+    const image = new ImageData(width, height), to = image.data, mesh = look.mesh;
+    const mix = (j, i, fv, fu, c) => (mesh[j][i][c] * (1 - fu) + mesh[j][i + 1][c] * fu) * (1 - fv)
+      + (mesh[j + 1][i][c] * (1 - fu) + mesh[j + 1][i + 1][c] * fu) * fv;
+    for (let y = 0; y < height; y++) {
+      const v = y / (height - 1) * nodes, j = Math.min(nodes - 1, v | 0), fv = v - j;
+      for (let x = 0; x < width; x++) {
+        const u = x / (width - 1) * nodes, i = Math.min(nodes - 1, u | 0), fu = u - i;
+        const sy = mix(j, i, fv, fu, 0) * (height - 1), sx = mix(j, i, fv, fu, 1) * (width - 1);
+        const y0 = Math.min(height - 2, sy | 0), x0 = Math.min(width - 2, sx | 0);
+        const gy = sy - y0, gx = sx - x0, p = 4 * (y0 * width + x0), q = p + 4 * width;
+        for (let c = 0; c < 3; c++) {
+          to[4 * (y * width + x) + c] = (from[p + c] * (1 - gx) + from[p + 4 + c] * gx) * (1 - gy)
+            + (from[q + c] * (1 - gx) + from[q + 4 + c] * gx) * gy;
+        }
+        to[4 * (y * width + x) + 3] = 255;
+      }
+    }
+    return image;
+  }
+
+  function map(shown) {  // one map as honest squares, one per place
+    shown.dataset.ready = '1';
+    const rows = JSON.parse(shown.dataset.map), flat = rows.flat(), low = Math.min(...flat);
+    const span = Math.max(Math.max(...flat) - low, 0.05), stops = CIVIDIS.length - 1;
+    Object.assign(shown, {width: rows[0].length, height: rows.length});
+    const paint = shown.getContext('2d'), image = paint.createImageData(shown.width, shown.height);
+    flat.forEach((value, i) => {
+      const at = (value - low) / span * stops, n = Math.min(stops - 1, at | 0);
+      const colour = CIVIDIS[n].map((c, k) => c + (CIVIDIS[n + 1][k] - c) * (at - n));
+      image.data.set([...colour, 255], 4 * i);
+    });
+    paint.putImageData(image, 0, 0);
+  }
+
+  return {draw, bounds, heat, kept, saw, sized, soft, film, map};
+})();
