@@ -24,12 +24,14 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 from gradio.data_classes import FileData
 from gradio.events import Dependency
+from starlette.middleware import Middleware
 
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
 from arr_coc.page import changes, cost, frame, measured, parts, share, stamps
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
+from arr_coc.page.preview import Preview
 from arr_coc.service import comparing, recordings
 from arr_coc.service.decision import Where
 from arr_coc.service.loader import Loader, base_to_come, identity_to_come
@@ -326,6 +328,7 @@ def launch(demo: gr.Blocks, **options: Any) -> tuple:
         theme=parts.theme(),
         css=frame.CSS,
         state_session_capacity=SESSIONS,
+        app_kwargs={"middleware": [Middleware(Preview, tell=LOCAL.told)]},
         **options,
     )
     keep_forgetting(demo)

@@ -16,7 +16,12 @@ LONG = 40  # characters beyond which an answer is not quoted
 
 
 def hero(result: ComparisonResult | None, truth: str | None = None, runs: int = 1) -> str:
-    """The sentence as HTML; the page's own line where nothing was compared, or not to its end.
+    """The `sentence` as HTML."""
+    return f'<p class="arr-hero">{escaped(sentence(result, truth, runs))}</p>'
+
+
+def sentence(result: ComparisonResult | None, truth: str | None = None, runs: int = 1) -> str:
+    """What happened, in words; the page's own line where nothing was compared, or not to its end.
 
     Args:
         result: of the looks.
@@ -25,10 +30,9 @@ def hero(result: ComparisonResult | None, truth: str | None = None, runs: int = 
     """
     looks = [look for look in map((result or {}).get, LOOKS) if look is not None]
     whole = len(looks) > 1 and all(look["done"] and not look["error"] for look in looks)
-    words = LINE
-    if whole and not any(map(is_cut, looks)):
-        words = " ".join(filter(None, (_focused(result, truth, runs), _shrunk(result, truth))))
-    return f'<p class="arr-hero">{escaped(words)}</p>'
+    if not whole or any(map(is_cut, looks)):
+        return LINE
+    return " ".join(filter(None, (_focused(result, truth, runs), _shrunk(result, truth))))
 
 
 def _focused(result: ComparisonResult, truth: str | None, runs: int) -> str:

@@ -5,13 +5,13 @@ place in the queue.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from arr_coc.page import board, frame, results, share
+from arr_coc.page import board, frame, hero, results, share
 from arr_coc.page.board import Board, Shown
 from arr_coc.page.changes import UNCHANGED, Budgeted, Fresh, Tuned
 from arr_coc.page.drawn import (
@@ -22,6 +22,8 @@ from arr_coc.page.drawn import (
     sign_with,
     was_learned,
 )
+from arr_coc.page.post import png
+from arr_coc.page.preview import Told
 from arr_coc.page.refusals import spoken
 from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import BY_SHARE, PERCENT, tension_words
@@ -130,6 +132,21 @@ class LocalHandlers:
         """
         wish = frame.wish(request.query_params if request else {}, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
+
+    def told(self, parameters: Mapping[str, str]) -> Told:
+        """What a link with these parameters tells where it is posted: the recorded card's sentence."""
+        wish = frame.wish(parameters, self.examples, PERCENT)
+        example, shown = self.example_of(wish.chosen), None
+        if example and wish.question == example.question:
+            shown = board.recorded(self.folder, example, self.recorded, percent=wish.percent)
+        if not shown:
+            return Told(frame.TITLE, f"{frame.TAGLINE}. {frame.LINE}", {}, None)
+        card, percent = wish.chosen, wish.percent
+        query = {"arr_example": str(card)} if card else {}
+        query |= {"arr_budget": str(percent)} if percent != PERCENT else {}
+        sentence = hero.sentence(shown["result"], shown["truth"], shown["runs"])
+        title = f"{frame.TITLE}: {shown['result']['question']}"
+        return Told(title, sentence, query, lambda: png(shown))
 
     def on_budget(self, shown: Shown | None, chosen: Any, question: Any, percent: Any) -> Budgeted:
         """The budget was let go: what was recorded of the card at that budget, where it was.

@@ -1,0 +1,158 @@
+"""The first screen in a real browser: the sentence, the kept places, the budget to drag, the film."""
+
+import json
+
+import pytest
+from app_server import OTHER_SHARE, recorded_examples, server
+from playwright.sync_api import expect, sync_playwright
+from test_browser import DESK, drawn, look_data, visit, watched
+
+from arr_coc.service.recordings import at_share, load
+from tests import setup
+
+SLIDER = "#arr-budget input[type=range]"
+PHONE = {"width": 375, "height": 812}
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        browser = setup.launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chromium):
+    with watched(chromium, viewport=DESK) as tab:
+        opened(tab)
+        yield tab
+        # A test may have taken the network away.
+        assert not [said for said in tab.errors if "DISCONNECTED" not in said]
+        assert tab.elsewhere == []
+
+
+def opened(tab):
+    visit(tab)
+    expect(tab.locator("#arr-look .arr-over")).to_have_attribute("width", "640")
+    expect(tab.locator(SLIDER)).to_have_value("20")
+
+
+def drag(tab, percent):
+    """The slider is moved, as by a hand: every step is told, the last one is let go."""
+    tab.locator(SLIDER).evaluate(
+        """(slider, percent) => {
+            slider.value = percent;
+            for (const name of ['input', 'change', 'pointerup'])
+                slider.dispatchEvent(new Event(name, {bubbles: true}));
+        }""",
+        percent,
+    )
+
+
+def clear_share(tab):
+    """The share of the picture that stands in full colour: pixels as in the picture itself."""
+    return tab.locator("#arr-look .arr-stage").evaluate(
+        """(stage) => {
+            const over = stage.querySelector('canvas'), image = stage.querySelector('img');
+            const own = document.createElement('canvas'), {width, height} = over;
+            Object.assign(own, {width, height});
+            const paint = own.getContext('2d');
+            paint.imageSmoothingQuality = 'high';
+            paint.drawImage(image, 0, 0, width, height);
+            const read = (c) => c.getContext('2d').getImageData(0, 0, width, height).data;
+            const a = read(over), b = read(own);
+            let same = 0;
+            for (let i = 0; i < a.length; i += 4)
+                same += [0, 1, 2].every((c) => Math.abs(a[i + c] - b[i + c]) < 5);
+            return same / (width * height);
+        }"""
+    )
+
+
+@pytest.mark.parametrize("size", [DESK, {"width": 1280, "height": 720}, PHONE])
+def test_the_first_screen_holds_sentence_picture_question_and_budget(chromium, size):
+    with watched(chromium, viewport=size) as tab:
+        opened(tab)
+        _, (first, *_) = load(recorded_examples())
+        expect(tab.locator(".arr-hero")).to_contain_text(f"“{first['result']['focused']['text']}”")
+        expect(tab.locator(".arr-hero")).to_contain_text("51 of 256 tokens")
+        for part in (".arr-hero", "#arr-question", "#arr-go", "#arr-look .arr-stage", SLIDER):
+            box = tab.locator(part).first.bounding_box()
+            assert box["y"] + box["height"] <= size["height"], part
+        column = tab.locator("#arr-left" if size is not PHONE else "#arr-desk").bounding_box()
+        assert tab.locator(".arr-stage").bounding_box()["width"] > 0.85 * column["width"]
+
+
+def test_kept_places_stand_in_full_colour_and_the_rest_is_pale(tab):
+    assert tab.locator("#arr-look .arr-viewer").get_attribute("data-view") == "kept"
+    usual = clear_share(tab)
+    assert 0.02 < usual < 0.3  # the best of 20 % of the places; the others are a little paler
+    tab.context.set_offline(True)
+    drag(tab, 60)
+    assert clear_share(tab) > usual + 0.05
+    expect(tab.locator(".arr-readout")).to_have_text("153 of 256 places, the most relevant first")
+    before = drawn(tab)
+    drag(tab, 20)
+    assert clear_share(tab) == pytest.approx(usual) and drawn(tab) != before
+
+
+def test_at_a_recorded_budget_everything_is_that_budget_s(tab):
+    _, (first, *_) = load(recorded_examples())
+    few = at_share(first, OTHER_SHARE)
+    drag(tab, round(100 * OTHER_SHARE))
+    expect(tab.locator(".arr-hero")).to_contain_text("12 of 256 tokens")
+    expect(tab.locator(".arr-look-focused .arr-text")).to_have_text(few["focused"]["text"])
+    expect(tab.locator(".arr-look-shrunk .arr-text")).to_have_text(few["shrunk"]["text"])
+    assert json.loads(look_data(tab))["cells"] == few["where"]["cells"]
+    for piece in ("hero", "look", "answers", "strip", "maps", "cost"):
+        expect(tab.locator(f"#arr-{piece}")).not_to_have_attribute(
+            "data-stale", "with another budget"
+        )
+    drag(tab, 20)
+    expect(tab.locator(".arr-hero")).to_contain_text("51 of 256 tokens")
+
+
+def test_at_another_budget_the_map_follows_and_the_answers_say_that_they_do_not(tab):
+    before = look_data(tab)
+    drag(tab, 33)
+    expect(tab.locator("#arr-answers")).to_have_attribute("data-stale", "with another budget")
+    expect(tab.locator("#arr-hero")).to_have_attribute("data-stale", "with another budget")
+    assert tab.locator("#arr-look").get_attribute("data-stale") is None
+    assert look_data(tab) == before
+    expect(tab.locator(".arr-readout")).to_have_text("84 of 256 places, the most relevant first")
+
+
+def test_the_budget_is_set_with_the_keyboard(tab):
+    tab.locator(SLIDER).focus()
+    for _ in range(15):
+        tab.keyboard.press("ArrowLeft")
+    expect(tab.locator(".arr-hero")).to_contain_text("12 of 256 tokens")
+
+
+def test_the_decision_is_played_once_and_can_be_skipped(chromium):
+    with watched(chromium, viewport=DESK, reduced_motion="no-preference") as tab:
+        tab.goto(server().url)
+        viewer = tab.locator("#arr-look .arr-viewer")
+        expect(viewer).to_have_attribute("data-playing", "1")
+        expect(tab.locator(".arr-play")).to_have_text("Skip")
+        tab.keyboard.press("Tab")
+        expect(viewer).not_to_have_attribute("data-playing", "1")
+        still = drawn(tab)
+        tab.locator(".arr-card").nth(1).click()
+        expect(tab.locator(".arr-card").nth(1)).to_have_attribute("aria-pressed", "true")
+        tab.locator(".arr-card").nth(0).click()
+        expect(tab.locator(".arr-card").nth(0)).to_have_attribute("aria-pressed", "true")
+        expect(viewer).not_to_have_attribute("data-playing", "1")
+        tab.locator(".arr-play").click()
+        expect(viewer).to_have_attribute("data-playing", "1")
+        assert drawn(tab) != still
+        expect(viewer).not_to_have_attribute("data-playing", "1", timeout=15_000)
+        assert drawn(tab) == still
+
+
+def test_where_motion_is_unwanted_it_stands_still(tab):
+    assert tab.locator("#arr-look .arr-viewer").get_attribute("data-playing") is None
+    still = drawn(tab)
+    tab.wait_for_timeout(300)
+    assert drawn(tab) == still
