@@ -206,7 +206,8 @@ def wire_overtaking(page: Parts, long: list[Dependency]) -> None:
 
     A sign or a picture of one's own may be refused: it ends a run only once it is there (`state.js`).
     """
-    overtaking = [page.cards.select, page.draw.click, page.chips.select, page.stop.click]
+    picked = [page.cards.select, page.look.select, page.chips.click]
+    overtaking = [*picked, page.draw.click, page.chips.select, page.stop.click]
     gr.on(overtaking, None, page.answers, [page.answers, page.go], js=parts.OVER_JS, **QUICK)
     gr.on(
         overtaking,
@@ -231,7 +232,8 @@ def wire_overtaking(page: Parts, long: list[Dependency]) -> None:
 def wire_pictures(page: Parts) -> None:
     """Everything that brings another picture, or another question to it."""
     fresh = page.of(changes.Fresh)
-    page.cards.select(LOCAL.on_pick, None, fresh, **QUICK)
+    picked = [page.cards.select, page.look.select, page.chips.click]
+    gr.on(picked, LOCAL.on_pick, None, fresh, **QUICK)
     page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
     page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)
     own = [page.picture, page.question, page.chosen, page.drawn, page.turn, page.run]

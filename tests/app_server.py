@@ -48,6 +48,8 @@ def recorded_examples() -> Path:
     entries = json.loads((BUNDLED_EXAMPLES / "examples.json").read_text())[:RECORDED]
     for entry in entries:
         shutil.copy(BUNDLED_EXAMPLES / entry["file"], folder)
+    # The first picture has two questions: their things can be asked on it.
+    entries[0]["boxes"], entries[1]["boxes"] = [[320, 185, 440, 330]], [[0, 340, 75, 430]]
     (folder / "examples.json").write_text(json.dumps(entries))
     command = [sys.executable, "-m", "arr_coc.record", "--examples", folder, "--repetitions", "2"]
     command += ["--shares", str(OTHER_SHARE)]

@@ -5,7 +5,7 @@ import json
 import pytest
 from app_server import OTHER_SHARE, recorded_examples, server
 from playwright.sync_api import expect, sync_playwright
-from test_browser import DESK, drawn, look_data, visit, watched
+from test_browser import BOX, DESK, drawn, look_data, visit, watched
 
 from arr_coc.service.recordings import at_share, load
 from tests import setup
@@ -156,3 +156,24 @@ def test_where_motion_is_unwanted_it_stands_still(tab):
     still = drawn(tab)
     tab.wait_for_timeout(300)
     assert drawn(tab) == still
+
+
+def test_the_picture_is_asked_by_its_things(tab):
+    """The second question to the first card's picture is asked on the picture itself."""
+    _, (first, second, *_) = load(recorded_examples())
+    assert first["file"] == second["file"]
+    things = tab.locator(".arr-thing")
+    expect(things).to_have_count(2)
+    things.nth(1).hover()
+    expect(things.nth(1).locator("span")).to_have_css("opacity", "1")
+    things.nth(1).click()
+    expect(tab.locator(BOX)).to_have_value(second["question"])
+    expect(tab.locator(".arr-hero")).to_contain_text(f"“{second['result']['focused']['text']}”")
+    assert json.loads(look_data(tab))["cells"] == second["result"]["where"]["cells"]
+    expect(tab.locator(".arr-chip[aria-pressed=true]")).to_have_text(second["question"])
+    expect(tab.locator(".arr-recorded")).to_be_visible()  # nothing was run
+    tab.locator(".arr-chip").nth(0).click()
+    expect(tab.locator(BOX)).to_have_value(first["question"])
+    things.nth(1).focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator(BOX)).to_have_value(second["question"])

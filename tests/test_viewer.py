@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from test_comparing import Fake, decision, request
 
-from arr_coc.page import board, post, results, share, viewer, why
+from arr_coc.page import board, frame, post, results, share, viewer, why
 from arr_coc.page.cost import cost
 from arr_coc.service import comparing
 from arr_coc.service.decision import Where, describe_where
@@ -33,6 +33,43 @@ def test_the_viewer_holds_the_decision_and_can_be_used_without_a_mouse(result):
     assert len(data["mesh"]) == 25 and data["participatory"] is None
     assert drawn.count('type="radio"') == len(viewer.VIEWS) == drawn.count("<label for")
     assert 'tabindex="0"' in drawn and "aria-live" in drawn and 'alt="The picture' in drawn
+
+
+def test_things_to_ask_lie_where_their_boxes_are_and_are_escaped(result):
+    asked = [{"card": 3, "question": EVIL, "boxes": [[0.0, 0.25, 0.1, 0.5], [0.9, 0, 1, 1]]}]
+    drawn = viewer.viewer("data:image/png;base64,AA", (256, 192), result["where"], asked=asked)
+    things = re.findall(
+        r'<button[^>]*class="arr-thing([^"]*)" data-card="3"[^>]*style="([^"]*)"', drawn
+    )
+    assert things == [
+        (" arr-at-left", "left:0.00%;top:25.00%;width:10.00%;height:25.00%"),
+        (" arr-at-right", "left:90.00%;top:0.00%;width:10.00%;height:100.00%"),
+    ]
+    assert "<img src=x" not in drawn
+
+
+def test_cards_stand_in_groups_and_siblings_are_asked_on_the_picture(tmp_path):
+    Image.new("RGB", (200, 100)).save(tmp_path / "a.png")
+    Image.new("RGB", (200, 100)).save(tmp_path / "b.png")
+    entries = [
+        {"file": "a.png", "question": "one?", "answer": "1", "group": "detail"},
+        {"file": "a.png", "question": "two?", "answer": "2", "sibling": True},
+        {"file": "b.png", "question": "three?", "answer": "3", "group": "fails"},
+    ]  # fmt: skip
+    entries[0]["boxes"] = [[20, 10, 40, 50]]
+    (tmp_path / "examples.json").write_text(json.dumps(entries))
+    examples = frame.load_examples(tmp_path)
+    drawn = frame.cards(examples, 1)
+    assert re.findall(r'data-card="(\d)" aria-pressed="(\w+)"', drawn) == [
+        ("0", "true"),
+        ("2", "false"),
+    ]
+    assert drawn.index("Small detail") < drawn.index("one?") < drawn.index("Where it fails")
+    assert frame.asked_of(examples, 1) == [
+        {"card": 0, "question": "one?", "boxes": [[0.1, 0.1, 0.2, 0.5]]},
+        {"card": 1, "question": "two?", "boxes": []},
+    ]
+    assert frame.asked_of(examples, 2) == [] == frame.asked_of(examples, None)
 
 
 def test_without_a_decision_it_is_a_picture(result):
@@ -118,7 +155,7 @@ def test_nothing_of_a_model_or_visitor_is_markup(shown):
 
 def test_the_saved_page_stands_alone(shown):
     page = share.page_file(shown)
-    assert "arrViewer(element)" in page and "arrRace(element)" in page and "data:image/" in page
+    assert "arrViewer(element" in page and "arrRace(element)" in page and "data:image/" in page
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", page)
 
 

@@ -4,6 +4,7 @@ A `Shown` is one finished comparison with its picture: small enough to keep per 
 it into the page's pieces.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -47,6 +48,7 @@ class Shown(TypedDict):
     note: str
     recorded: str
     runs: int  # that its times are medians of
+    asked: list[frame.Asked]
     stamp: Stamp | None
 
 
@@ -67,6 +69,7 @@ def live(
         note=note,
         recorded="",
         runs=1,
+        asked=[],
         stamp=stamp,
     )
 
@@ -77,6 +80,7 @@ def recorded(
     reports: tuple[recordings.About | None, list[recordings.Recording]],
     key: str = "",
     percent: int = PERCENT,
+    asked: Sequence[frame.Asked] = (),
 ) -> Shown | None:
     """The recorded comparison of a card at a budget, from `recordings.load`; None where there is none."""
     about, all_recordings = reports
@@ -90,7 +94,8 @@ def recorded(
         stamp = stamp_of(Visit(key=key, question=example.question, percent=percent))
         note = results.note_of(example) if percent == PERCENT else ""
         shown = live(picture, result, example.answer, note, stamp)
-    return {**shown, "recorded": recorded_words(about), "runs": about["repetitions"]}
+    made = {"recorded": recorded_words(about), "runs": about["repetitions"], "asked": list(asked)}
+    return {**shown, **made}
 
 
 def recorded_words(about: recordings.About) -> str:
@@ -112,7 +117,7 @@ def board(shown: Shown) -> Board:
     """The page's pieces for a comparison."""
     result, size = shown["result"], tuple(shown["size"])
     pieces = Board(
-        viewer.viewer(shown["picture"], size, shown["where"]),
+        viewer.viewer(shown["picture"], size, shown["where"], asked=shown["asked"]),
         results.answers(
             result["full"],
             result["focused"],
@@ -152,7 +157,7 @@ def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, dict[str, 
     stamp = shown["stamp"] and with_tensions(shown["stamp"], tension_words(tensions))
     shown, size = {**shown, "where": where}, tuple(shown["size"])
     pieces = {
-        "look": viewer.viewer(shown["picture"], size, where),
+        "look": viewer.viewer(shown["picture"], size, where, asked=shown["asked"]),
         "why": why.maps(where, size),
         "gauges": why.gauges(where),
     }

@@ -30,8 +30,9 @@ element.addEventListener('click', (event) => {
 """
 CHIPS_JS = """
 element.addEventListener('click', (event) => {
-    const chip = event.target.closest('[data-ask]');
+    const chip = event.target.closest('[data-ask]'), card = event.target.closest('[data-card]');
     if (chip) trigger('select', {ask: Number(chip.dataset.ask)});
+    if (card) trigger('click', {card: Number(card.dataset.card)});
 });
 """
 # Where the page is served from; inside another site's <gradio-app> that is not the browser's address.
@@ -65,6 +66,11 @@ ABILITIES = {  # kinds of question of `scenes`, in plain words
     "chart_highest": "the highest bar of a chart",
     "form": "an entry of a form",
 }
+GROUPS = {  # of cards, by what they show
+    "detail": "Small detail",
+    "whole": "Whole scene: shrinking is enough",
+    "fails": "Where it fails",
+}
 GLANCE_CHOICES = [
     ("Let the question decide whether it is kept", "auto"),
     ("Keep the quick first look as a blurry background", "periphery"),
@@ -79,7 +85,14 @@ PRUNE_CHOICES = [
 
 @dataclass(frozen=True)
 class Example:
-    """A card: a picture with a question whose answer is known."""
+    """A card: a picture with a question whose answer is known.
+
+    Attributes:
+        boxes: of what the question is about, (left, top, right, bottom) in pixels of the picture.
+        is_sibling: another question to the picture of a card before it: asked on the picture, not from
+            the strip.
+        group: of `GROUPS`.
+    """
 
     path: Path
     question: str
@@ -87,6 +100,17 @@ class Example:
     note: str = ""
     expected_failure: bool = False
     credit: str = ""
+    boxes: tuple[tuple[float, float, float, float], ...] = ()
+    is_sibling: bool = False
+    group: str = ""
+
+
+class Asked(TypedDict):
+    """A question that can be asked on the picture; boxes are shares of its width and height."""
+
+    card: int
+    question: str
+    boxes: list[list[float]]
 
 
 class Listed(TypedDict):
@@ -119,9 +143,36 @@ def load_examples(folder: Path) -> list[Example]:
             entry.get("note", ""),
             bool(entry.get("expected_failure")),
             entry.get("credit", ""),
+            tuple(tuple(box) for box in entry.get("boxes", ())),
+            bool(entry.get("sibling")),
+            entry.get("group", ""),
         )
         for entry in entries
         if (folder / entry["file"]).is_file()
+    ]
+
+
+def asked_of(examples: Sequence[Example], chosen: int | None) -> list[Asked]:
+    """What can be asked on the picture of a card: every question to it, the card's own among them.
+
+    None where there is no other question.
+    """
+    if chosen is None:
+        return []
+    path = examples[chosen].path
+    same = [(card, example) for card, example in enumerate(examples) if example.path == path]
+    if len(same) < 2:
+        return []
+    with Image.open(path) as picture:
+        width, height = picture.size
+    sides = (width, height, width, height)
+    return [
+        Asked(
+            card=card,
+            question=example.question,
+            boxes=[[round(at / side, 4) for at, side in zip(box, sides)] for box in example.boxes],
+        )
+        for card, example in same
     ]
 
 
@@ -226,13 +277,23 @@ def cards(examples: list[Example], chosen: int | None = None) -> str:
     """Clickable cards, picture and question; the listener is `CARDS_JS`."""
     if not examples:
         return ""
-    items = "".join(
-        f'<li><button type="button" class="arr-card" data-card="{index}" '
-        f'aria-pressed="{str(index == chosen).lower()}" title="{escaped(example.note)}">'
-        f'<img src="{_thumbnail(example.path)}" alt="" width="220" height="150">'
-        f"<span>{escaped(example.question)}</span></button></li>"
-        for index, example in enumerate(examples)
-    )
+    path = None if chosen is None else examples[chosen].path
+    own = next((n for n, e in enumerate(examples) if e.path == path and not e.is_sibling), chosen)
+    pressed = own if chosen is not None and examples[chosen].is_sibling else chosen
+    items, group = "", None
+    for index, example in enumerate(examples):
+        if example.is_sibling:
+            continue
+        if example.group != group:
+            group = example.group
+            words = GROUPS.get(group, group)
+            items += f'<li class="arr-group">{escaped(words)}</li>' * bool(words)
+        items += (
+            f'<li><button type="button" class="arr-card" data-card="{index}" '
+            f'aria-pressed="{str(index == pressed).lower()}" title="{escaped(example.note)}">'
+            f'<img src="{_thumbnail(example.path)}" alt="" width="220" height="150">'
+            f"<span>{escaped(example.question)}</span></button></li>"
+        )
     return (
         f'<h2 class="arr-h2">Pick a picture and its question</h2><ul class="arr-cards">{items}</ul>'
     )
@@ -245,6 +306,16 @@ def chips(questions: Sequence[tuple[str, str]]) -> str:
         for index, (question, _) in enumerate(questions)
     )
     return f'<div class="arr-chips"><span>Ask it:</span>{items}</div>'
+
+
+def asking(asked: Sequence[Asked], chosen: int | None) -> str:
+    """The questions to a card's picture, to click; the listener is `CHIPS_JS`."""
+    items = "".join(
+        f'<button type="button" class="arr-chip" data-card="{ask["card"]}" '
+        f'aria-pressed="{str(ask["card"] == chosen).lower()}">{escaped(ask["question"])}</button>'
+        for ask in asked
+    )
+    return f'<div class="arr-chips"><span>Ask the picture:</span>{items}</div>' if items else ""
 
 
 def _small_number(text: str) -> int | None:

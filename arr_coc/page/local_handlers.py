@@ -5,14 +5,15 @@ place in the queue.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from arr_coc.page import board, frame, hero, results, share
+from arr_coc.page import board, frame, results, share
 from arr_coc.page.board import Board, Shown
+from arr_coc.page.cards import Cards, card_key
 from arr_coc.page.changes import UNCHANGED, Budgeted, Fresh, Tuned
 from arr_coc.page.drawn import (
     NewPicture,
@@ -22,13 +23,10 @@ from arr_coc.page.drawn import (
     sign_with,
     was_learned,
 )
-from arr_coc.page.post import png
-from arr_coc.page.preview import Told
 from arr_coc.page.refusals import spoken
 from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import BY_SHARE, PERCENT, tension_words
-from arr_coc.service import comparing, intake, recordings
-from arr_coc.service.loader import identity_to_come
+from arr_coc.service import comparing, intake
 
 MORE = 2  # times as many tokens for another look
 NOT_KEPT = "This comparison is not kept any more: press Compare first."
@@ -40,52 +38,32 @@ UNKNOWN_SIGN = (
 )
 
 
-class LocalHandlers:
+class LocalHandlers(Cards):
     """The handlers over one folder of examples and what was recorded of them.
 
     What comes from the browser has type `Any` and is checked: it may be anything.
     """
 
     def __init__(self, folder: Path, on_space: bool = False, bundled: bool = False) -> None:
-        self.folder, self.on_space, self.bundled = folder, on_space, bundled
-        self.examples = frame.load_examples(folder)
-        self.recorded = recordings.load(folder, identity_to_come())
-
-    def example_of(self, chosen: Any) -> frame.Example | None:
-        """The card of that number, or None."""
-        known = type(chosen) is int and 0 <= chosen < len(self.examples)
-        return self.examples[chosen] if known else None
-
-    def truth_of(self, question: str, chosen: Any, drawn: Any) -> str | None:
-        """The answer, where this question about this picture has a known one.
-
-        A card's is not shown before its comparison was recorded: nobody has seen then how the model
-        words its answer.
-        """
-        example = self.example_of(chosen)
-        if example is None:
-            return dict(drawn or ()).get(question)
-        known = question == example.question and self._is_recorded(example)
-        return example.answer if known else None
-
-    def _is_recorded(self, example: frame.Example) -> bool:
-        _, made = self.recorded
-        return recordings.find(made, example.path, example.question) is not None
+        super().__init__(folder)
+        self.on_space, self.bundled = on_space, bundled
 
     def opened(self, chosen: Any, question: str | None = None, percent: int = PERCENT) -> Fresh:
         """The page on a card: what was recorded of it, where its own question is asked."""
         example, shown, note = self.example_of(chosen), None, ""
         question = question or (example.question if example else "")
         if example and question == example.question:
-            key = _card_key(chosen)
-            shown = board.recorded(self.folder, example, self.recorded, key, percent)
+            shown = self.shown(chosen, percent)
         if percent != PERCENT and not shown:
             note = BY_LINK.format(percent / 100, PERCENT / 100)
-        elif example and not self._is_recorded(example):
+        elif example and not self.is_recorded(example):
             note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
         pieces = board.board(shown) if shown else board.blank(example and example.path, note)
         picture = gr.update(visible="hidden", value=str(example.path) if example else None)
-        return self._fresh(pieces, picture, question, percent, chosen=chosen, shown=shown)
+        chips = frame.asking(self.asked(chosen), chosen)
+        return self._fresh(
+            pieces, picture, question, percent, chosen=chosen, chips=chips, shown=shown
+        )
 
     def _fresh(
         self,
@@ -114,7 +92,7 @@ class LocalHandlers:
             others="",
             second="",
             third="",
-            key=secrets.token_hex(8) if chosen is None else _card_key(chosen),
+            key=secrets.token_hex(8) if chosen is None else card_key(chosen),
             imposed="",
             said_picture=spoken(),
             said_tensions=spoken(),
@@ -133,21 +111,6 @@ class LocalHandlers:
         wish = frame.wish(request.query_params if request else {}, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
 
-    def told(self, parameters: Mapping[str, str]) -> Told:
-        """What a link with these parameters tells where it is posted: the recorded card's sentence."""
-        wish = frame.wish(parameters, self.examples, PERCENT)
-        example, shown = self.example_of(wish.chosen), None
-        if example and wish.question == example.question:
-            shown = board.recorded(self.folder, example, self.recorded, percent=wish.percent)
-        if not shown:
-            return Told(frame.TITLE, f"{frame.TAGLINE}. {frame.LINE}", {}, None)
-        card, percent = wish.chosen, wish.percent
-        query = {"arr_example": str(card)} if card else {}
-        query |= {"arr_budget": str(percent)} if percent != PERCENT else {}
-        sentence = hero.sentence(shown["result"], shown["truth"], shown["runs"])
-        title = f"{frame.TITLE}: {shown['result']['question']}"
-        return Told(title, sentence, query, lambda: png(shown))
-
     def on_budget(self, shown: Shown | None, chosen: Any, question: Any, percent: Any) -> Budgeted:
         """The budget was let go: what was recorded of the card at that budget, where it was.
 
@@ -158,8 +121,7 @@ class LocalHandlers:
             return Budgeted()
         if type(percent) not in (int, float):
             return Budgeted()
-        key = _card_key(chosen)
-        other = board.recorded(self.folder, example, self.recorded, key, round(percent))
+        other = self.shown(chosen, round(percent))
         return Budgeted(**board.board(other)._asdict(), shown=other) if other else Budgeted()
 
     def on_own(self, picture: Any) -> tuple[dict[str, Any], Any]:
@@ -270,11 +232,6 @@ class LocalHandlers:
             return UNCHANGED
         known = type(percent) in (int, float) and 5 <= percent <= 100
         return share.section(chosen, question, round(percent) if known else PERCENT, self.on_space)
-
-
-def _card_key(chosen: Any) -> str:
-    """What a card's picture is called in stamps."""
-    return f"card-{chosen}"
 
 
 def _sent(event: gr.EventData, name: str) -> Any:

@@ -131,6 +131,7 @@ def page_file(shown: Shown) -> str:
         **shown,
         "where": shown["result"]["where"],
         "stamp": None,
+        "asked": [],
     }  # not what a gauge has made of it since
     pieces = board(answered)
     question = escaped(shown["result"]["question"])

@@ -1,7 +1,7 @@
 /* The viewer: shows where a look went on its picture, in the browser alone; `paint.js` draws.
    arrViewer(root) serves every .arr-viewer that is ever put into root; data come in attributes.
    Under the page's own viewer (#arr-look) the budget is dragged, and a decision is played once. */
-function arrViewer(root) {
+function arrViewer(root, trigger) {
   const BUDGET = '#arr-budget input[type=range]';
   const {bounds} = arrPaint, FILM_MS = 4000, isMain = Boolean(root.closest('#arr-look'));
   const pictures = new Map();  // decoded once, so that an update does not flicker
@@ -209,7 +209,11 @@ function arrViewer(root) {
     });
     root.querySelectorAll('.arr-map:not([data-ready])').forEach(arrPaint.map);
   };
-  if (isMain) {
+  if (isMain && trigger) {
+    root.addEventListener('click', (event) => {
+      const thing = event.target.closest('[data-card]');
+      if (thing) trigger('select', {card: Number(thing.dataset.card)});
+    });
     document.addEventListener('input', (event) => {
       if (!event.target.matches?.(BUDGET)) return;
       root.querySelectorAll('.arr-viewer').forEach((box) => box.spend?.(Number(event.target.value)));

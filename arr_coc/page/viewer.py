@@ -6,6 +6,7 @@ in `gr.HTML` (`js_on_load`) and in a file that stands alone.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import numpy as np
 from PIL import Image
 
 from arr_coc.page import warping
-from arr_coc.page.frame import data_url, escaped
+from arr_coc.page.frame import Asked, data_url, escaped
 from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 
 SOURCES = [
     (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("paint.js", "viewer.js")
 ]
-SCRIPT = f"{''.join(SOURCES)}\narrViewer(element);\n"
+SCRIPT = (
+    f"{''.join(SOURCES)}\narrViewer(element, typeof trigger === 'undefined' ? null : trigger);\n"
+)
 SIDE = 640  # pixels of the longer side of the picture that is sent
 LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
 THIN, LONGEST = (
@@ -76,7 +79,13 @@ def is_long(size: tuple[int, int]) -> bool:
     return max(size) > LONG * min(size)
 
 
-def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str = "arr") -> str:
+def viewer(
+    picture: str,
+    size: tuple[int, int],
+    where: Where | None,
+    name: str = "arr",
+    asked: Sequence[Asked] = (),
+) -> str:
     """The viewer's HTML.
 
     Args:
@@ -84,6 +93,7 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
         size: `(width, height)` of the picture, for its aspect.
         where: the decision; None shows the picture alone.
         name: sets radios of several viewers on one page apart.
+        asked: questions whose things light up on the picture, to be asked by a click.
     """
     aspect = f"--arr-aspect:{size[0] / size[1]:.4f}"
     shown = f'<img class="arr-base" src="{picture}" alt="The picture asked about">'
@@ -108,15 +118,33 @@ def viewer(picture: str, size: tuple[int, int], where: Where | None, name: str =
         f'<div class="arr-frame">{roll}<div class="arr-stage">{shown}'
         f'<canvas class="arr-over" role="img" aria-label="{escaped(VIEWS[FIRST][2])}"></canvas>'
         '<div class="arr-cursor" hidden></div><div class="arr-cells" tabindex="0" role="application" '
-        'aria-label="Places of the picture: arrow keys move, Escape leaves"></div></div></div>'
+        'aria-label="Places of the picture: arrow keys move, Escape leaves"></div>'
+        f"{_things(asked)}</div></div>"
         f'<p class="arr-readout" aria-live="polite" data-hint="{hint}">{hint}</p></div>'
         '<div class="arr-under"><label class="arr-slide"><span>Original</span>'
         '<input type="range" class="arr-wipe" min="0" max="100" value="100" '
         'aria-label="How much of the picture shows the view"><span>View</span></label>'
         '<button type="button" class="arr-button arr-play">How it decided</button>'
         '<p class="arr-legend" aria-hidden="true"><i class="arr-legend-rest"></i><span>not kept</span>'
-        '<i class="arr-legend-kept"></i><span>kept</span></p></div></div>'
+        f'<i class="arr-legend-kept"></i><span>kept</span></p></div></div>'
     )
+
+
+def _things(asked: Sequence[Asked]) -> str:
+    """A button over each thing that is asked about; the listener is in `viewer.js`."""
+    return "".join(
+        f'<button type="button" class="arr-thing{_side((left + right) / 2)}" data-card="{ask["card"]}" '
+        f'aria-label="Ask: {escaped(ask["question"])}" style="left:{100 * left:.2f}%;top:{100 * top:.2f}%;'
+        f'width:{100 * (right - left):.2f}%;height:{100 * (bottom - top):.2f}%">'
+        f"<span>{escaped(ask['question'])}</span></button>"
+        for ask in asked
+        for left, top, right, bottom in ask["boxes"]
+    )
+
+
+def _side(middle: float) -> str:
+    """Where the words of a thing would leave the picture: at its left or at its right."""
+    return " arr-at-left" if middle < 0.3 else " arr-at-right" if middle > 0.7 else ""
 
 
 def look_data(where: Where) -> dict[str, Any]:
