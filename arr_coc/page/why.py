@@ -84,6 +84,7 @@ element.addEventListener('input', (event) => {
     const gauge = event.target.closest('.arr-gauge');
     if (!gauge) return;
     const at = Number(event.target.value), words = JSON.parse(gauge.dataset.words);
+    gauge.querySelector('output').textContent = (1 - at / 100).toFixed(2);
     gauge.querySelector('p').textContent = words[at > 60 ? 0 : at >= 40 ? 1 : 2];
 });
 const settle = () => element.querySelectorAll('.arr-gauge input').forEach((gauge) => {
@@ -158,7 +159,8 @@ def _gauge(tension: str, value: float) -> str:
     return (
         f'<div class="arr-gauge" data-words="{escaped(json.dumps(sentences))}" '
         f'title="Tension: {term}"><div class="arr-ends" aria-hidden="true"><span>{left}</span>'
-        f'<span>{right}</span></div><input type="range" min="0" max="100" value="{at}" '
+        f"<span><b>{tension}</b> <output>{value:.2f}</output></span><span>{right}</span></div>"
+        f'<input type="range" min="0" max="100" value="{at}" '
         f'data-tension="{tension}" aria-label="From {left} to {right}"><p>{words}</p></div>'
     )
 
