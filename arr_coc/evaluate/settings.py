@@ -132,7 +132,8 @@ def parser(about: str) -> argparse.ArgumentParser:
     other.add_argument("--dataset", help="a data set instead: local parquet, a save_to_disk folder, "
                        "or an id on the Hub, streamed")  # fmt: skip
     data.add_argument("--reader", choices=list(READERS),
-                      help="of --folder and --dataset: what the columns mean (default: told by them)")  # fmt: skip
+                      help="of --folder and --dataset: what the columns mean (default: as told "
+                           "by them)")  # fmt: skip
     data.add_argument("--pictures", type=Path, help="of --folder and --dataset: where pictures lie "
                       "that rows name")  # fmt: skip
     data.add_argument("--held-out", type=float, default=0.0, metavar="SHARE",
@@ -140,7 +141,8 @@ def parser(about: str) -> argparse.ArgumentParser:
     data.add_argument("--control", action="store_true", help="where boxes are known: ask stock with "
                       "them blackened, and with all else black")  # fmt: skip
     data.add_argument("--skip-bad", action="store_true",
-                      help="of --folder and --dataset: count rows that cannot be asked, and go on")  # fmt: skip
+                      help="of --folder and --dataset: count rows that cannot be asked, and "
+                           "go on")  # fmt: skip
     data.add_argument("--split", default="validation", help="of --dataset")
     data.add_argument("--subset", help="of --dataset")
     data.add_argument("--instruction", default=SHORT, help="after each question in VQA form")

@@ -17,57 +17,15 @@ NO_ANSWERS = "without answers"
 OUTSIDE = "with a box outside the picture"
 # Words without which hardly an English question is asked. Without any of them it counts as one in
 # another language, for which the words' prior on the tensions knows nothing.
-_ENGLISH = set(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "at",
-        "can",
-        "color",
-        "colour",
-        "did",
-        "do",
-        "does",
-        "find",
-        "for",
-        "from",
-        "has",
-        "have",
-        "how",
-        "in",
-        "is",
-        "it",
-        "kind",
-        "many",
-        "much",
-        "number",
-        "of",
-        "on",
-        "or",
-        "read",
-        "say",
-        "says",
-        "shown",
-        "text",
-        "that",
-        "the",
-        "there",
-        "this",
-        "to",
-        "type",
-        "was",
-        "what",
-        "whats",
-        "where",
-        "which",
-        "who",
-        "whose",
-        "why",
-        "with",
-        "year",
-    ]
+_ENGLISH = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a an and are at can color colour did do does find for from has have how in is it kind many
+        much number of on or read say says shown text that the there this to type was what whats
+        where which who whose why with year
+        """,
+    )
 )
 
 
