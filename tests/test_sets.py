@@ -20,6 +20,8 @@ RED, GREY = (220, 20, 20), (120, 120, 120)
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    # A shuffled stream waits so long at its end for threads that it may have started.
+    monkeypatch.setattr(datasets.config, "SLEEP_TIME_ON_THREADS_SHUTDOWN", 0)
 
 
 def photo(size=(320, 256), box=(64, 64, 128, 160), colour=RED):

@@ -23,7 +23,7 @@ from arr_coc.train.answering import (
     is_answered,
     soft_selection,
 )
-from arr_coc.train.decision import LEAST, Decision, tension_values
+from arr_coc.train.decision import LEAST, Decision, float32_tensions, tension_values
 from arr_coc.train.frozen import Group
 
 WEIGHTS = {
@@ -170,7 +170,7 @@ def prior(host: ARRCOCQwen, policy: TensionPolicy, group: Group, decision: Decis
     drawn = [phrases.phrase(*group.key(row)) for row in range(len(group.questions))]
     with torch.no_grad():
         embedding = torch.cat([host.embed(text) for text, _ in drawn])
-    of_phrases = policy(embedding, decision.statistics.detach()).float()
+    of_phrases = float32_tensions(policy, embedding, decision.statistics.detach())
     phrase_targets = tension_values([target for _, target in drawn], of_phrases)
     own = tension_cross_entropy(tensions, targets)
     return 0.5 * (own + tension_cross_entropy(of_phrases, phrase_targets))
