@@ -45,7 +45,8 @@ class TrainingQuestion:
     """One question and its answer, as `evaluate.questions.Item`.
 
     `boxes` hold the evidence in pixels (left, top, right, bottom), and are empty where nobody knows, or
-    where there is nothing to look at: `is_located` says that they are all there is. The base is asked `text`; whatever decides reads `question`, which has no instruction.
+    where there is nothing to look at: `is_located` says that they are all there is. The base is asked
+    `text`; whatever decides reads `question`, which has no instruction.
     """
 
     question: str
