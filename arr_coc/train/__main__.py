@@ -28,6 +28,7 @@ from arr_coc.commands import run_command
 from arr_coc.components import Components, for_base
 from arr_coc.qwen import loading, shapes, weights
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.train.chunks import Passes
 from arr_coc.train.data import collate
 from arr_coc.train.learner import Learner
 from arr_coc.train.report import compare, learned_right
@@ -100,7 +101,8 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
     if settings.init:
         parts = continued(host, settings.init, new=parts, renew=settings.renew, only=settings.only)
         parts.context = settings.context or parts.context
-    return Learner(host, parts.to(device), settings.seed, settings.budgets)
+    passes = Passes(settings.chunk, settings.recompute)
+    return Learner(host, parts.to(device), settings.seed, settings.budgets, passes)
 
 
 def host_for(

@@ -135,6 +135,11 @@ class LocalSamples(Dataset):
         self.source = source
         self.refs = [ref for block in source.blocks() for ref in block]
 
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """Width and height in pixels of each sample's picture."""
+        return [one.size for one in self.source.listed]
+
     def __len__(self) -> int:
         return len(self.refs)
 

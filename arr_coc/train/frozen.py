@@ -176,7 +176,7 @@ class Group:
 
 @torch.no_grad()
 def gather(host: ARRCOCQwen, samples: list[Sample], context: str = "cells") -> Group:
-    """Run the frozen passes for samples whose pictures have one size.
+    """Run the frozen passes for samples whose pictures have one grid.
 
     `context` is what kept cells will be encoded with; the glance and the maps are those that go with it.
     """

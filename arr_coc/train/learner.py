@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from arr_coc.components import Components
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import relaxation
+from arr_coc.train.chunks import Passes
 from arr_coc.train.data import Sample
 from arr_coc.train.decision import SHARES, Decision, decide
 from arr_coc.train.frozen import Group, gather
@@ -36,16 +37,17 @@ class Learner(nn.Module):
         parts: Components,
         seed: int = 0,
         budgets: Sequence[float] = SHARES,
+        passes: Passes = Passes(),
     ) -> None:
         """`seed` keys the noise; `budgets` are shares of an image's tokens, of which each question is
-        given one, drawn evenly.
+        given one, drawn evenly; `passes` says how many questions the base is asked at a time.
         """
         super().__init__()
         self.parts = parts
         # A glance runs as many layers as these parts read. A list: not a submodule.
         self._base = [host.with_policies({"training": parts})]
         host.model.requires_grad_(False)
-        self.seed, self.budgets = seed, budgets
+        self.seed, self.budgets, self.asking = seed, budgets, passes
         self.epoch, self.watching = 0, False
         # For the log: each loss, summed over the forward passes since the last entry.
         self.loss_sums: dict[str, float] = defaultdict(float)
@@ -59,14 +61,14 @@ class Learner(nn.Module):
 
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
         """The mean loss over every question of the samples."""
-        # Pictures of one size have one grid, and go through the base together.
-        by_size: dict[tuple[int, int], list[Sample]] = defaultdict(list)
+        # Pictures of one grid go through the base together, whatever sizes they came in.
+        by_grid: dict[tuple[int, int], list[Sample]] = defaultdict(list)
         for sample in samples:
-            by_size[sample.image.size].append(sample)
+            by_grid[self.host.inputs.grid_of(sample.image.size)].append(sample)
         self.notes = {}
         terms: dict[str, list[Tensor]] = defaultdict(list)
         count = 0
-        for members in by_size.values():
+        for members in by_grid.values():
             group = gather(self.host, members, self.parts.context)
             count += len(group.questions)
             for name, values in self.losses(group).items():
@@ -84,7 +86,9 @@ class Learner(nn.Module):
             for row in range(len(group.questions))
         ]
         decision = decide(self.parts, group, random, self.budgets)
-        losses = question_losses(self.host, self.parts, group, decision, epoch=self.epoch)
+        losses = question_losses(
+            self.host, self.parts, group, decision, epoch=self.epoch, passes=self.asking
+        )
         if self.watching:
             self.notes = notes(self.host, group, decision, losses.observed)
         return losses.values

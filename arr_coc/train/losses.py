@@ -23,6 +23,7 @@ from arr_coc.train.answering import (
     is_answered,
     soft_selection,
 )
+from arr_coc.train.chunks import Passes, chunked
 from arr_coc.train.decision import LEAST, Decision, float32_tensions, tension_values
 from arr_coc.train.frozen import Group
 
@@ -55,7 +56,13 @@ class QuestionLosses:
 
 
 def question_losses(
-    host: ARRCOCQwen, parts: Components, group: Group, decision: Decision, *, epoch: int = 0
+    host: ARRCOCQwen,
+    parts: Components,
+    group: Group,
+    decision: Decision,
+    *,
+    epoch: int = 0,
+    passes: Passes = Passes(),
 ) -> QuestionLosses:
     """Every loss that reaches a part which is trained.
 
@@ -65,6 +72,7 @@ def question_losses(
         group: B questions.
         decision: where their tokens go.
         epoch: turns the questions between the soft and the hard way of asking.
+        passes: how many questions are asked at a time.
     """
     trains_decision = any(
         parameter.requires_grad
@@ -76,25 +84,49 @@ def question_losses(
         group, epoch=epoch, has_adapter=parts.adapter is not None, trains_decision=trains_decision
     )
     soft = [row for row in range(len(group.questions)) if row not in set(hard)]
-
+    answers = _Answers(host, group, passes)
     tokens, shares = soft_selection(group, decision, soft)
-    logits = dict(zip(soft, answer_logits(host, group, soft, tokens, shares)))
-    losses["answer"] = _placed(answer_loss(host, group, logits), soft, group)
+    losses["answer"] = _placed(answers.losses(soft, tokens, shares), soft, group)
     observed = {}
     if hard:
         selection = hard_selection(host, parts.adapter, group, decision, hard, parts.context)
         # From an answer that the kept places do not hold the adapter would learn to guess.
         learnable = is_answered(host, group, hard, selection.full)
         adapted = detached_unless(learnable, selection.adapted)
-        hard_logits = dict(zip(hard, answer_logits(host, group, hard, adapted, selection.shares)))
-        losses["mended"] = _placed(answer_loss(host, group, hard_logits), hard, group)
+        mended = answers.losses(hard, adapted, selection.shares)
+        losses["mended"] = _placed(mended, hard, group)
         remaining = remaining_distance(selection.partial, selection.adapted, selection.full)
         losses["distil"] = _placed(remaining, hard, group)
         observed["kept"] = selection.partial[0].features
         observed["adapted"] = selection.adapted[0].features.detach()
-        logits |= hard_logits
-    observed["logits"] = logits[0].detach()
+    observed["logits"] = answers.first
     return QuestionLosses(losses, observed)
+
+
+class _Answers:
+    """Losses of answers, chunk by chunk, and the logits of the group's first question for the log."""
+
+    def __init__(self, host: ARRCOCQwen, group: Group, passes: Passes) -> None:
+        self.host, self.group, self.passes = host, group, passes
+        self.first: Tensor | None = None
+
+    def losses(
+        self, rows: Sequence[int], tokens: Sequence[TokenSet], shares: Sequence[Tensor]
+    ) -> Tensor:
+        """`(R,)` of the questions `rows` of the group, shown these tokens by these shares."""
+        if not rows:
+            return self.group.evidence.new_zeros(0)
+
+        def of_chunk(
+            places: Sequence[int], own: Sequence[TokenSet], by: Sequence[Tensor | None]
+        ) -> Tensor:
+            asked = [rows[place] for place in places]
+            logits = dict(zip(asked, answer_logits(self.host, self.group, asked, own, by)))
+            if 0 in logits:
+                self.first = logits[0].detach()
+            return answer_loss(self.host, self.group, logits)
+
+        return chunked(self.host, self.passes, of_chunk, tokens, shares)
 
 
 def hard_rows(group: Group, *, epoch: int, has_adapter: bool, trains_decision: bool) -> list[int]:

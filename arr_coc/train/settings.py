@@ -11,6 +11,7 @@ from arr_coc.components import PARTS
 from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
 from arr_coc.sets.readers import READERS
+from arr_coc.train.chunks import ROWS
 from arr_coc.train.decision import SHARES
 
 MODULE = "arr_coc.train"
@@ -59,6 +60,8 @@ class Settings:
     batch: int
     budgets: Sequence[float]
     accumulate: int
+    chunk: int
+    recompute: bool
     lr: float
     seed: int
     bf16: bool
@@ -131,6 +134,11 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
                      help="shares of an image's tokens that questions are given, drawn evenly "
                      f"(default: {' '.join(map(str, SHARES))})")  # fmt: skip
     run.add_argument("--accumulate", type=int, default=1)
+    run.add_argument("--chunk", type=int, default=ROWS, metavar="QUESTIONS",
+                     help="that go through the base and back together; fewer take less memory "
+                     "(default: %(default)s)")  # fmt: skip
+    run.add_argument("--recompute", action="store_true",
+                     help="gradient checkpointing: the base's layers run again on the way back")  # fmt: skip
     run.add_argument("--lr", type=float, default=2e-3)
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--bf16", action="store_true", help="base in bfloat16")
@@ -170,6 +178,8 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
         )
         if wrong:
             p.error(wrong)
+    if args.chunk < 1:
+        p.error(f"--chunk {args.chunk}, expected at least one question")
     if wrong := [share for share in args.budgets if not 0 < share < 1]:
         p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
     given = vars(args) | {"parts": args.parts or list(PARTS)}

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import Dataset, Sampler
 from transformers import (
     Trainer,
     TrainerCallback,
@@ -21,6 +22,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from arr_coc.train.batching import ByGrid
 from arr_coc.train.learner import Learner
 
 WARM_UP = 0.03  # share of the run in which the learning rate rises
@@ -185,6 +187,15 @@ class PartsTrainer(Trainer):
             self.args, self.state, self.control, metrics
         )
         return metrics
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+        """As `Trainer`; pictures whose sizes are known before they are opened come grid by grid."""
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        sizes, batch = getattr(dataset, "sizes", None), self.args.per_device_train_batch_size
+        if sizes is None or batch < 2:
+            return super()._get_train_sampler(train_dataset)
+        grids = [self.model.host.inputs.grid_of(size) for size in sizes]
+        return ByGrid(grids, batch, self.args.seed)
 
     def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         """As `Trainer`; the adapter's gates, which start at 0, learn faster and do not decay."""
