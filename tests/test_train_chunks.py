@@ -7,7 +7,7 @@ from PIL import Image
 
 from arr_coc import components
 from arr_coc.scenes.scene import make_scene
-from arr_coc.train import answering, frozen, losses
+from arr_coc.train import answering, frozen, losses, memory
 from arr_coc.train.batching import ByGrid
 from arr_coc.train.chunks import Passes, recomputing
 from arr_coc.train.data import Sample, TrainingQuestion
@@ -150,3 +150,41 @@ def test_batches_are_of_one_grid_and_every_sample_comes_once():
     mixed = [batch for batch in batches if len({grids[i] for i in batch}) > 1]
     assert len(batches[-1]) == 1 and len(mixed) <= 2
     assert len({grids[batch[0]] for batch in batches[:5]}) > 1, "the batches are shuffled"
+
+
+# --- how much memory a step takes ---
+
+
+def test_what_is_alive_is_counted_and_what_is_gone_is_not():
+    with memory.Alive() as alive:
+        first = torch.ones(10_000)
+        second = first + 1
+        view = second[:10]
+        del first
+        third = torch.zeros(5000) + view.sum()  # a sum too small to be counted
+        third.sum()
+    assert alive.peak == 80_000 and alive.now == 60_000
+
+
+@pytest.mark.slow
+def test_a_chunks_memory_is_that_of_all_layers_from_a_few():
+    """Of a small model: what two shallow ones say of eight layers, against the eight themselves."""
+    dtype = torch.bfloat16
+    cases = [memory.Case(256, 1, Passes(3, again)) for again in (False, True)]
+    tables = memory._answer_tables("tiny", dtype, cases, layers=8)
+    whole = memory.shallow_host("tiny", dtype, 8)
+    told = []
+    for case in cases:
+        one, two = tables[256, case.passes.recompute]
+        told.append(one + 2 * (two - one))
+        found = memory.answer_bytes(whole, 256, case.passes)
+        assert told[-1] == pytest.approx(found, rel=0.05)
+    assert told[1] < 0.6 * told[0], "recomputing takes less"
+
+
+def test_a_row_says_which_cards_hold_it():
+    case = memory.Case(256, 1, Passes(1))
+    row = memory.row_of(case, int(9e9), int(4e9))
+    assert row["total_gb"] == 13 and row["fits_gb"] == [16, 24, 80]
+    assert memory.row_of(case, int(19e9), int(4e9))["fits_gb"] == [80]
+    assert memory.weight_bytes("2b", torch.bfloat16) == pytest.approx(4.26e9, rel=0.01)

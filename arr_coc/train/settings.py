@@ -138,7 +138,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
                      help="that go through the base and back together; fewer take less memory "
                      "(default: %(default)s)")  # fmt: skip
     run.add_argument("--recompute", action="store_true",
-                     help="gradient checkpointing: the base's layers run again on the way back")  # fmt: skip
+                     help="gradient checkpointing: less memory, a third more time")  # fmt: skip
     run.add_argument("--lr", type=float, default=2e-3)
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--bf16", action="store_true", help="base in bfloat16")
