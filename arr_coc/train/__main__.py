@@ -102,7 +102,8 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
         parts = continued(host, settings.init, new=parts, renew=settings.renew, only=settings.only)
         parts.context = settings.context or parts.context
     passes = Passes(settings.chunk, settings.recompute)
-    return Learner(host, parts.to(device), settings.seed, settings.budgets, passes)
+    budgets, labels = settings.budgets, settings.labels
+    return Learner(host, parts.to(device), settings.seed, budgets, passes, labels)
 
 
 def host_for(
@@ -155,8 +156,8 @@ def training_arguments(settings: Settings) -> TrainingArguments:
         use_cpu=settings.device == "cpu",
         remove_unused_columns=False,
         dataloader_num_workers=settings.workers,
-        # Scenes are drawn in order: the order is the curriculum.
-        train_sampling_strategy="sequential" if draws_scenes else "random",
+        # Scenes, and sets in stages, come in order: the order is the curriculum.
+        train_sampling_strategy="sequential" if draws_scenes or settings.stages else "random",
         # With one question a picture, a batch may have no use for some part.
         ddp_find_unused_parameters=not draws_scenes or settings.questions < 2,
         # A stream is read in every process: batches of samples are no tensors to send around.
@@ -173,7 +174,7 @@ def trainer_for(
 ) -> PartsTrainer:
     """The Trainer, whose clock starts now and goes on from `before`; it may ask held-out `questions`."""
     settings.work.mkdir(parents=True, exist_ok=True)
-    samples = samples_for(settings, options.world_size)
+    samples = samples_for(settings, options.world_size, learner.host.inputs)
     of_step = settings.batch * settings.accumulate * options.world_size
 
     def right(rank: int, world: int) -> list[float]:
@@ -217,6 +218,8 @@ def run_record(
     }
     if source := getattr(trainer.train_dataset, "source", None):
         record["set"] = source.about | {"held_out": settings.held_out}
+        if settings.stages:
+            record["set"]["stages"] = trainer.train_dataset.counts
     if settings.keep_best and state.best_metric is not None:
         record["best"] = {"step": state.best_global_step, "accuracy": round(state.best_metric, 4)}
     return record

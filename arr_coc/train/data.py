@@ -18,6 +18,8 @@ from arr_coc.evaluate.vqa import Hub, Local
 from arr_coc.scenes.questions import Question
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
+# Where to look, of questions that nobody boxed: where the base looks, or from which crops it answers.
+LABELS = ("attention", "crops")
 # The first pictures of a run are plain scenes: this share of them, at most so many. Then hard cases
 # come in.
 PLAIN_SHARE, MOST_PLAIN = 0.3, 400
@@ -64,11 +66,15 @@ class TrainingQuestion:
 
 @dataclass(frozen=True)
 class Sample:
-    """A picture with its questions; `number` keys the noise of every decision about it."""
+    """A picture with its questions; `number` keys the noise of every decision about it.
+
+    `stage` names one of `stages.STAGES`, "mixed" where a run has none.
+    """
 
     number: int
     image: Image.Image
     questions: tuple[TrainingQuestion, ...]
+    stage: str = "mixed"
 
 
 class SceneSamples(Dataset):

@@ -12,6 +12,7 @@ from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
 from arr_coc.sets.readers import READERS
 from arr_coc.train.chunks import ROWS
+from arr_coc.train.data import LABELS
 from arr_coc.train.decision import SHARES
 
 MODULE = "arr_coc.train"
@@ -51,6 +52,8 @@ class Settings:
     reader: str | None
     pictures: Path | None
     held_out: float
+    stages: bool
+    labels: str
     n: int | None
     first_seed: int
     questions: int
@@ -121,6 +124,11 @@ def _add_data(data: argparse._ArgumentGroup) -> None:
                       help="count rows of a set that cannot be asked, and go on")  # fmt: skip
     data.add_argument("--held-out", type=float, default=HELD_OUT, metavar="SHARE",
                       help="of a set's pictures, never trained on (default: %(default)s)")  # fmt: skip
+    data.add_argument("--stages", action="store_true",
+                      help="of --data folder and local: plain questions, hard ones, then all")  # fmt: skip
+    data.add_argument("--labels", choices=LABELS, default=LABELS[0],
+                      help="where to look without boxes: where the base does, or from which crops "
+                      "it answers (default: %(default)s)")  # fmt: skip
     data.add_argument("--n", type=int, help="questions of a set, rows of a stream (default: all)")
     data.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
     data.add_argument("--questions", type=int, default=8, help="per scene")
@@ -197,6 +205,8 @@ def of_the_data(args: argparse.Namespace) -> str | None:
             return "--data local needs --dataset PATH"
         if not Path(args.dataset).exists():
             return f"--data local: there is no {args.dataset}; --data hub streams from the Hub"
+    if args.stages and args.data not in ("folder", "local"):
+        return "--stages needs --data folder or local: what is hard is told before the run"
     if not 0 <= args.held_out < 1:
         return f"--held-out {args.held_out:g} is outside [0, 1)"
     if args.eval_n and args.data != "scenes" and not args.held_out:

@@ -11,10 +11,12 @@ from torch.utils.data import Dataset, IterableDataset
 
 from arr_coc.evaluate.questions import Item, Ref
 from arr_coc.evaluate.vqa import Hub, Local, Part, SetName, set_of
+from arr_coc.qwen.inputs import Inputs
 from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 from arr_coc.train.data import LocalSamples, SceneSamples, StreamSamples
 from arr_coc.train.settings import Settings
+from arr_coc.train.stages import StagedSamples
 
 TRIED = 60  # scenes per question wanted, after which a rare kind is left as it is
 NEW_TOKENS = {"exact": 6, "vqa": 32}
@@ -37,13 +39,21 @@ class HeldOut:
         return NEW_TOKENS[self.scoring]
 
 
-def samples_for(settings: Settings, world: int) -> Dataset | IterableDataset:
-    """What is trained on by `world` processes."""
+def samples_for(
+    settings: Settings, world: int, inputs: Inputs | None = None
+) -> Dataset | IterableDataset:
+    """What is trained on by `world` processes; `inputs` of the base, which a run in stages needs."""
+    count = settings.steps * settings.batch * settings.accumulate * world
     if settings.data == "scenes":
-        count = settings.steps * settings.batch * settings.accumulate * world
         return SceneSamples(settings.first_seed, count, settings.questions)
     source = source_of(settings, "train", n=settings.n, shuffled=settings.seed)
-    return StreamSamples(source) if source.is_streamed else LocalSamples(source)
+    if source.is_streamed:
+        return StreamSamples(source)
+    samples = LocalSamples(source)
+    if not settings.stages:
+        return samples
+    grids = [inputs.grid_of(size) for size in samples.sizes]
+    return StagedSamples(samples, grids, count=count, batch=settings.batch, seed=settings.seed)
 
 
 def held_out(settings: Settings) -> HeldOut:
