@@ -31,6 +31,7 @@ from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train.chunks import Passes
 from arr_coc.train.data import collate
 from arr_coc.train.learner import Learner
+from arr_coc.train.people import People
 from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
@@ -103,7 +104,9 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
         parts.context = settings.context or parts.context
     passes = Passes(settings.chunk, settings.recompute)
     budgets, labels = settings.budgets, settings.labels
-    return Learner(host, parts.to(device), settings.seed, budgets, passes, labels)
+    learner = Learner(host, parts.to(device), settings.seed, budgets, passes, labels)
+    learner.people = settings.people and People.read(settings.people)
+    return learner
 
 
 def host_for(

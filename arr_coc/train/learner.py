@@ -22,6 +22,7 @@ from arr_coc.train.decision import SHARES, Decision, decide
 from arr_coc.train.frozen import Group, gather
 from arr_coc.train.labels import relabel
 from arr_coc.train.losses import WEIGHTS, question_losses
+from arr_coc.train.people import People
 from arr_coc.train.stages import BY_NAME
 
 
@@ -52,6 +53,7 @@ class Learner(nn.Module):
         self._base = [host.with_policies({"training": parts})]
         host.model.requires_grad_(False)
         self.seed, self.budgets, self.asking, self.labels = seed, budgets, passes, labels
+        self.people: People | None = None  # what visitors said of maps
         self.epoch, self.watching = 0, False
         # For the log: each loss, summed over the forward passes since the last entry.
         self.loss_sums: dict[str, float] = defaultdict(float)
@@ -98,8 +100,9 @@ class Learner(nn.Module):
         budgets = BY_NAME[group.samples[0].stage].budgets or self.budgets
         decision = decide(self.parts, group, random, budgets)
         losses = question_losses(
-            self.host, self.parts, group, decision, epoch=self.epoch, passes=self.asking
-        )
+            self.host, self.parts, group, decision,
+            epoch=self.epoch, passes=self.asking, people=self.people,
+        )  # fmt: skip
         if self.watching:
             self.notes = notes(self.host, group, decision, losses.observed)
         return losses.values

@@ -26,6 +26,7 @@ from arr_coc.train.answering import (
 from arr_coc.train.chunks import Passes, chunked
 from arr_coc.train.decision import LEAST, Decision, float32_tensions, tension_values
 from arr_coc.train.frozen import Group
+from arr_coc.train.people import People
 
 WEIGHTS = {
     "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
@@ -63,6 +64,7 @@ def question_losses(
     *,
     epoch: int = 0,
     passes: Passes = Passes(),
+    people: People | None = None,
 ) -> QuestionLosses:
     """Every loss that reaches a part which is trained.
 
@@ -73,13 +75,14 @@ def question_losses(
         decision: where their tokens go.
         epoch: turns the questions between the soft and the hard way of asking.
         passes: how many questions are asked at a time.
+        people: what visitors said of maps, which goes before what words suggest.
     """
     trains_decision = any(
         parameter.requires_grad
         for name, parameter in parts.named_parameters()
         if not name.startswith("adapter.")
     )
-    losses = decision_losses(host, parts, group, decision) if trains_decision else {}
+    losses = decision_losses(host, parts, group, decision, people) if trains_decision else {}
     hard = hard_rows(
         group, epoch=epoch, has_adapter=parts.adapter is not None, trains_decision=trains_decision
     )
@@ -146,7 +149,11 @@ def hard_rows(group: Group, *, epoch: int, has_adapter: bool, trains_decision: b
 
 
 def decision_losses(
-    host: ARRCOCQwen, parts: Components, group: Group, decision: Decision
+    host: ARRCOCQwen,
+    parts: Components,
+    group: Group,
+    decision: Decision,
+    people: People | None = None,
 ) -> dict[str, Tensor]:
     """The losses that need no answer; "prior" where there is a policy to learn it."""
     head_weights = None if parts.heads is None else parts.heads.weights(group.embedding)
@@ -156,7 +163,7 @@ def decision_losses(
         "diversity": diversity(decision.tensions, head_weights),
     }
     if parts.policy is not None:
-        losses["prior"] = prior(host, parts.policy, group, decision)
+        losses["prior"] = prior(host, parts.policy, group, decision, people)
     return losses
 
 
@@ -195,11 +202,28 @@ def diversity(tensions: Tensor, head_weights: Tensor | None) -> Tensor:
     return ends if head_weights is None else ends - torch.special.entr(head_weights).sum(1)
 
 
-def prior(host: ARRCOCQwen, policy: TensionPolicy, group: Group, decision: Decision) -> Tensor:
-    """Cross-entropy of the tensions with what words suggest: the question's, and a phrase's each."""
-    tensions = decision.tensions
-    targets = tension_values([phrases.prior(q) for q in group.questions], tensions)
-    drawn = [phrases.phrase(*group.key(row)) for row in range(len(group.questions))]
+def prior(
+    host: ARRCOCQwen,
+    policy: TensionPolicy,
+    group: Group,
+    decision: Decision,
+    people: People | None = None,
+) -> Tensor:
+    """Cross-entropy of the tensions with what words suggest: the question's, and a phrase's each.
+
+    Where `people` said which maps make sense, their tensions are the target of a question in these
+    words, and every other phrase is one of their questions.
+    """
+    tensions, rows = decision.tensions, range(len(group.questions))
+    said = [people and people.target(q.question) for q in group.questions]
+    own_targets = [own or phrases.prior(q) for own, q in zip(said, group.questions)]
+    targets = tension_values(own_targets, tensions)
+    drawn = [
+        people.phrase(*group.key(row))
+        if people and sum(group.key(row)) % 2
+        else phrases.phrase(*group.key(row))
+        for row in rows
+    ]
     with torch.no_grad():
         embedding = torch.cat([host.embed(text) for text, _ in drawn])
     of_phrases = float32_tensions(policy, embedding, decision.statistics.detach())

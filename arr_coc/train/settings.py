@@ -54,6 +54,7 @@ class Settings:
     held_out: float
     stages: bool
     labels: str
+    people: Path | None
     n: int | None
     first_seed: int
     questions: int
@@ -129,6 +130,8 @@ def _add_data(data: argparse._ArgumentGroup) -> None:
     data.add_argument("--labels", choices=LABELS, default=LABELS[0],
                       help="where to look without boxes: where the base does, or from which crops "
                       "it answers (default: %(default)s)")  # fmt: skip
+    data.add_argument("--people", type=Path, metavar="FILE",
+                      help="lines that say of which maps people found that they make sense")  # fmt: skip
     data.add_argument("--n", type=int, help="questions of a set, rows of a stream (default: all)")
     data.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
     data.add_argument("--questions", type=int, default=8, help="per scene")
