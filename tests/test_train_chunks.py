@@ -164,6 +164,13 @@ def test_what_is_alive_is_counted_and_what_is_gone_is_not():
         third = torch.zeros(5000) + view.sum()  # a sum too small to be counted
         third.sum()
     assert alive.peak == 80_000 and alive.now == 60_000
+    layer = torch.nn.Linear(200, 200, bias=False)
+    for model, extra in ((layer, 0), (None, 4 * 200 * 200)):
+        with memory.Alive(model) as alive:
+            kept = layer(torch.zeros(10, 200))
+        assert alive.peak == 4 * 2 * 10 * 200 + extra and kept.requires_grad, (
+            "weights are no activations"
+        )
 
 
 @pytest.mark.slow

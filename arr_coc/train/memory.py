@@ -64,11 +64,14 @@ class Case:
 class Alive(TorchDispatchMode):
     """Counts the bytes of all tensors that operations made and that are still alive.
 
-    `peak` is the most there were after an operation.
+    `peak` is the most there were after an operation. The weights of `model` are left out: an operation
+    makes views of them, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: torch.nn.Module | None = None) -> None:
         super().__init__()
+        held = [*model.parameters(), *model.buffers()] if model else []
+        self.weights = {tensor.untyped_storage()._cdata for tensor in held}
         self.storages: dict[int, tuple[StorageWeakRef, int]] = {}
         self.now, self.peak = 0, 0
 
@@ -77,7 +80,7 @@ class Alive(TorchDispatchMode):
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
-                if storage.nbytes() >= SMALLEST:
+                if storage.nbytes() >= SMALLEST and storage._cdata not in self.weights:
                     reference = StorageWeakRef(storage)
                     self.storages.setdefault(reference.cdata, (reference, storage.nbytes()))
         self.storages = {k: own for k, own in self.storages.items() if not own[0].expired()}
@@ -100,7 +103,9 @@ def shallow_host(name: str, dtype: torch.dtype, text_layers: int) -> ARRCOCQwen:
     text, vision = shapes.SHAPES[name]
     few = {"depth": VISION_DEPTH, "deepstack_visual_indexes": list(range(VISION_DEPTH))}
     own = (text | {"num_hidden_layers": text_layers}, vision | few)
-    return shapes.host_of(own, f"random {name}", torch.device("cpu"), dtype)
+    host = shapes.host_of(own, f"random {name}", torch.device("cpu"), dtype)
+    host.model.requires_grad_(False)  # as `Learner` has it: what weights would need is not kept
+    return host
 
 
 def answer_bytes(host: ARRCOCQwen, tokens: int, passes: Passes) -> int:
@@ -115,7 +120,7 @@ def answer_bytes(host: ARRCOCQwen, tokens: int, passes: Passes) -> int:
         for _ in range(1 + len(vision.deepstack_visual_indexes))
     ]
     answers = [answer_ids(host, QUESTION.answer)] * passes.rows
-    with Alive() as alive:
+    with Alive(host.model) as alive:
         sets = [
             TokenSet(rows[0], tuple(rows[1:]), places[:count])
             for rows in zip(*(plane.unbind(0) for plane in planes))
@@ -131,7 +136,7 @@ def encoder_bytes(host: ARRCOCQwen, tokens: int, batch: int) -> tuple[int, int]:
     """The peak of the encoder on `batch` pictures, and what stays of it: their tokens. In bytes."""
     unit = host.geometry.unit_pixels
     pictures = [host.picture(sample_of(tokens, number, unit).image) for number in range(batch)]
-    with Alive() as alive, torch.no_grad():
+    with Alive(host.model) as alive, torch.no_grad():
         kept = encode_full(host, pictures)
         del pictures
     return alive.peak, sum(
