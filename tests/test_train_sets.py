@@ -2,7 +2,11 @@
 
 import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +17,12 @@ from arr_coc.evaluate.vqa import Folder, Part
 from arr_coc.qwen import weights
 from arr_coc.scenes.scene import make_scene
 from arr_coc.train import __main__ as train
-from arr_coc.train import decision, frozen, losses, sources, trainer
+from arr_coc.train import decision, frozen, losses, report, sources, trainer
 from arr_coc.train.data import LocalSamples, TrainingQuestion, evidence
 from arr_coc.train.learner import Learner
 
 datasets = pytest.importorskip("datasets")
+ROOT = Path(__file__).parent.parent
 SEEDS = range(903_000_000, 903_000_012)
 HELD_OUT = "0.3"
 
@@ -304,3 +309,21 @@ def test_words_about_data_that_do_not_go_together_are_refused(given, said, capsy
     with pytest.raises(SystemExit):
         train.parse(["--out", "x", *given])
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_held_out_questions_and_keep_the_best(folder, tmp_path, bundled):
+    """What both together found of the best checkpoint is what one process finds of what was published."""
+    given = words(folder, "--eval-n", "4", "--keep-best", "--steps", "4", "--batch", "1")
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command += ["--master_port", "29619", "-m", "arr_coc.train", "--out", "two", *given]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads((tmp_path / "two" / weights.TRAINING).read_text())["runs"][-1]
+    assert record["processes"] == 2 and record["samples"] == 8
+    questions = sources.held_out(train.parse(["--out", "x", *given]))
+    parts = weights.load_components(tmp_path / "two", None, base=bundled.name, **bundled.identity())
+    right = report.learned_right(bundled, parts.eval(), questions)
+    assert len(right) == 4
+    assert sum(right) / 4 == pytest.approx(record["best"]["accuracy"], abs=1e-3)
