@@ -11,7 +11,8 @@ def memory_block() -> str:
     """Gigabytes of a step by visual tokens, batch, chunk and recomputing, and the cards that hold it."""
     report = json.loads(MEMORY.read_text())
     lines = [
-        "| visual tokens | pictures | `--chunk` | `--recompute` | beside the weights, GB | in all, GB | fits, GB |",
+        "| visual tokens | pictures | `--chunk` | `--recompute` | beside the weights, GB | in all, GB "
+        "| fits, GB |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in report["rows"]:
@@ -39,8 +40,8 @@ def labels_block() -> str:
         low, high = found["interval"]
         lines.append(f"| {name} | {found['value']:.3f} [{low:.3f}, {high:.3f}] |")
     text = (
-        f"On {report['n']} questions about development scenes, of which {report['from_crops']} got a label from "
-        f"crops and the others kept attention; bundled base. Made with `{report['command']}` "
+        f"On {report['n']} questions about development scenes, of which {report['from_crops']} got a "
+        f"label from crops and the others kept attention; bundled base. Made with `{report['command']}` "
         f"([all of it](../results/{LABELS.name}))."
     )
     return f"{text}\n\n" + "\n".join(lines) + "\n"

@@ -9,7 +9,9 @@ from PIL import Image
 from arr_coc.evaluate import __main__ as evaluate
 from arr_coc.evaluate import control
 from arr_coc.evaluate.questions import Item, Ref
+from arr_coc.evaluate.vqa import Local, Part
 from arr_coc.scenes.scene import make_scene
+from arr_coc.sets.rows import set_rows
 
 
 def test_only_what_is_to_be_black_is_black():
@@ -87,3 +89,24 @@ def test_a_folder_without_boxes_has_no_control(folder, tmp_path):
     words = ["--out", str(tmp_path / "out"), "--folder", str(folder), "--methods", "stock"]
     with pytest.raises(ValueError, match="--control needs boxes, and no question"):
         evaluate.main([*words, "--device", "cpu", "--control"])
+
+
+def test_a_local_data_set_is_evaluated_on_its_held_out_part(folder, tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    rows = json.loads((folder / "questions.json").read_text())
+    columns = {key: [row[key] for row in rows] for key in ("question", "answers")}
+    columns["image"] = [str(folder / row["image"]) for row in rows]
+    columns["boxes"] = [row.get("boxes") for row in rows]
+    found = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    (tmp_path / "set").mkdir()
+    found.to_parquet(tmp_path / "set" / "validation-00000-of-00001.parquet")
+    words = ["--dataset", str(tmp_path / "set"), "--methods", "stock", "arr-coc", "--device", "cpu"]
+    words += ["--budgets", "0.2", "--held-out", "0.5", "--floor", "0", "--instruction", ""]
+    evaluate.main(["--out", str(tmp_path / "out"), *words])
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    asked = Local(set_rows(tmp_path / "set", "validation"), part=Part("held-out", 0.5)).listed
+    assert summary["data"]["n"] == len(asked) and 0 < len(asked) < len(rows)
+    assert summary["data"]["part"] == "held-out" and summary["identity"]["held_out"] == 0.5
+    ours = next(entry for entry in summary["methods"] if entry["method"] == "arr-coc")
+    assert ours["overall"]["n"] == len(asked)

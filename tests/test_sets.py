@@ -304,6 +304,25 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(monkeypatch):
         Hub("me/vqa", "train")
 
 
+def test_bad_rows_of_a_stream_are_a_sentence_and_are_counted(tmp_path, monkeypatch):
+    whole = {"bytes": jpeg(photo()), "path": None}
+    row = {"image": whole, "question": "What is it?", "answers": ["x"], "boxes": [[1, 1, 9, 9]]}
+    rows = [row, row | {"answers": []}, row | {"boxes": [[1, 1, 999, 9]]}, row]
+    path = parquet(tmp_path, rows)
+    stream = datasets.load_dataset("parquet", data_files=str(path / "*.parquet"), streaming=True)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: stream["train"])
+    with pytest.raises(
+        ValueError, match="row 2 of data set me/vqa .train.*lies outside it; --skip"
+    ):
+        items(Hub("me/vqa", "train"))
+    source = Hub("me/vqa", "train", skip_bad=True)
+    found = items(source)
+    assert [item.boxes for item in found] == [((1, 1, 9, 9),)] * 2
+    assert source.about["left_out"] == {
+        "without answers": 1, "with a box outside the picture": 1,
+    }  # fmt: skip
+
+
 # --- streams and a held-out part ---
 
 

@@ -143,14 +143,13 @@ class Folder(Local):
         self,
         folder: Path,
         n: int | None = None,
-        instruction: str = SHORT,
-        block: int = QUESTIONS_PER_BLOCK,
+        *,
         skip_bad: bool = False,
-        part: Part = Part(),
         reader: str | None = None,
         pictures: Path | None = None,
+        **options: Any,
     ) -> None:
-        """As `Local`; `reader` names the set's columns, `pictures` where its pictures lie.
+        """As `Local`, with its `options`; `reader` names the columns, `pictures` where pictures lie.
 
         Raises:
             ValueError: for a malformed folder, or one with pictures that cannot be read and are not to
@@ -159,7 +158,7 @@ class Folder(Local):
         rows = set_rows.folder_rows(Path(folder), reader, pictures)
         names = [str(row[rows.reader.image]) for row in islice(rows.texts, n)]
         bad = unreadable(rows.roots, names, skip=skip_bad)
-        super().__init__(rows, n, instruction, block, skip_bad, part)
+        super().__init__(rows, n, skip_bad=skip_bad, **options)
         self.name = "folder"
         if bad:
             self.about["skipped_pictures"] = bad
