@@ -563,16 +563,20 @@ def test_two_processes_give_the_losses_and_weights_of_one(straight, tmp_path):
     assert same_weights(straight, two, atol=1e-4)
 
 
-def test_accelerate_launch_starts_one_process_on_a_cpu(tmp_path):
+def test_accelerate_launch_starts_one_process_on_a_cpu_and_the_command_says_so(tmp_path):
     """The trap: why the test above and docs/training.md use torchrun."""
     script = tmp_path / "world.py"
     script.write_text(
-        "import accelerate; print('world', accelerate.PartialState(cpu=True).num_processes)"
+        "import accelerate, logging, sys\n"
+        "from arr_coc.train.__main__ import check_launch\n"
+        "print('world', accelerate.PartialState(cpu=True).num_processes)\n"
+        "logging.basicConfig(stream=sys.stdout)\n"
+        "check_launch()\n"
     )
     out = launched(
         "accelerate.commands.launch", "--num_processes", "2", "--cpu", str(script), cwd=tmp_path
     )
-    assert out.split("world")[1:] == [" 1\n"]
+    assert out.count("world 1\n") == 1 and "starts one process" in out
 
 
 class Wrapper(torch.nn.Module):

@@ -81,28 +81,10 @@ def test_each_stage_has_its_budgets_and_weighs_its_losses(folder, bundled, monke
 
 
 def test_the_command_trains_in_stages(folder, tmp_path, capsys):
-    words = [
-        "--out",
-        str(tmp_path / "out"),
-        "--data",
-        "folder",
-        "--folder",
-        str(folder),
-        "--stages",
-    ]
-    words += [
-        "--held-out",
-        "0",
-        "--steps",
-        "4",
-        "--batch",
-        "1",
-        "--parts",
-        "heads",
-        "--device",
-        "cpu",
-    ]
-    train.main(words)
+    words = f"--data folder --folder {folder} --stages --held-out 0 --steps 4 --batch 1"
+    words += " --parts heads --device cpu --report-to tensorboard --log-every 1"
+    train.main(["--out", str(tmp_path / "out"), *words.split()])
+    assert list((tmp_path / "out.work").rglob("events.out.tfevents.*")), "tensorboard's log"
     record = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert record["samples"] == 4 and record["set"]["stages"]["hard"] == 6
 
