@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -37,12 +38,12 @@ def as_read(picture: Image.Image) -> Image.Image:
     return upright.copy() if upright.mode == "RGB" else upright.convert("RGB")
 
 
-def why_unreadable(path: Path) -> str | None:
+def why_unreadable(source: Path | IO[bytes]) -> str | None:
     """What is wrong with a picture file, in words; None where all of it can be read."""
-    if not path.is_file():
+    if isinstance(source, Path) and not source.is_file():
         return "there is no such file"
     try:
-        with Image.open(path) as picture:
+        with Image.open(source) as picture:
             picture.draft("RGB", DRAFT)
             picture.load()
     except Exception as error:  # a decoder raises anything on a damaged file
@@ -50,23 +51,29 @@ def why_unreadable(path: Path) -> str | None:
     return None
 
 
-def unreadable(folder: Path, names: Sequence[str], *, skip: bool) -> list[str]:
-    """Those of a folder's pictures that cannot be read, each of which is logged.
+def found_in(folders: Sequence[Path], name: str) -> Path:
+    """The file of a name, in the first of some folders that has it; where none has, in the first."""
+    paths = [folder / name for folder in folders]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
+def unreadable(folders: Sequence[Path], names: Sequence[str], *, skip: bool) -> list[str]:
+    """Those of some folders' pictures that cannot be read, each of which is logged.
 
     Args:
-        folder: where they lie.
-        names: paths inside the folder; one may come several times.
+        folders: where they lie; the first that has a name counts.
+        names: paths inside a folder; one may come several times.
         skip: whether the caller goes on without them.
 
     Raises:
         ValueError: where there are some and they are not to be skipped, or there are no others.
     """
-    why = {name: why_unreadable(folder / name) for name in dict.fromkeys(names)}
+    why = {name: why_unreadable(found_in(folders, name)) for name in dict.fromkeys(names)}
     bad = [name for name, wrong in why.items() if wrong]
     for name in bad:
-        log.warning("%s cannot be read: %s", folder / name, why[name])
+        log.warning("%s cannot be read: %s", found_in(folders, name), why[name])
     if bad and not (skip and len(bad) < len(why)):
-        counted = f"{len(bad)} of {len(why)} pictures in {folder} cannot be read"
+        counted = f"{len(bad)} of {len(why)} pictures in {folders[0]} cannot be read"
         raise ValueError(
             f"{counted}, the first is {bad[0]!r}: {why[bad[0]]}; "
             "--skip-bad leaves out the questions about such"

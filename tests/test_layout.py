@@ -57,6 +57,7 @@ BELOW = {
     "qwen": IDEA | {"homunculus"},
     "benchmark": {"commands", "attending", "config", "peers", "provenance", "qwen"},
     "scenes": {"commands"},
+    "sets": {"pictures"},
     "peers": IDEA | {"qwen"},
     "service": IDEA | {"pictures", "qwen"},
     "evaluate": {
@@ -69,8 +70,10 @@ BELOW = {
         "qwen",
         "scenes",
         "scoring",
+        "sets",
     },
-    "train": IDEA | {"commands", "evaluate", "peers", "provenance", "qwen", "scenes", "scoring"},
+    "train": IDEA
+    | {"commands", "evaluate", "peers", "provenance", "qwen", "scenes", "scoring", "sets"},
     "pretrain": {"commands", "evaluate", "provenance", "qwen", "scenes"},
     "tensions": {
         "commands",
@@ -91,7 +94,7 @@ OWNERS = {
     "kornia": {"texture"},
     "matplotlib": {"homunculus", "evaluate.plots"},
     "pyarrow": {"evaluate.store", "evaluate.summary"},
-    "datasets": {"evaluate.vqa"},
+    "datasets": {"sets"},
     "transformers": {"qwen", "provenance", "pretrain", "train"},
     "gradio": {
         "page.changes",

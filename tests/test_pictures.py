@@ -60,7 +60,7 @@ def test_pictures_that_cannot_be_read_are_named_and_counted_at_the_start(tmp_pat
     ):
         Folder(folder_of(tmp_path, *names))
     source = Folder(folder_of(tmp_path, *names), skip_bad=True)
-    assert [row["image"] for row in source.rows] == ["good.png"]
+    assert [one.key for one in source.listed] == ["good.png"]
     assert source.about["n"] == 1 and source.about["skipped_pictures"] == ["cut.jpg", "gone.png"]
     assert why_unreadable(tmp_path / "gone.png") == "there is no such file"
     with pytest.raises(ValueError, match="1 of 1 pictures"):

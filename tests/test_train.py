@@ -20,11 +20,12 @@ from transformers import Trainer, TrainingArguments
 from arr_coc import components
 from arr_coc.attending import native_allocation
 from arr_coc.config import HALO, glance_tokens
+from arr_coc.evaluate.vqa import Hub
 from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import __main__ as train
 from arr_coc.train import data as train_data
-from arr_coc.train import frozen, relaxation, report, trainer
+from arr_coc.train import frozen, relaxation, report, sources, trainer
 from arr_coc.train.decision import decide
 from arr_coc.train.frozen import gather
 from arr_coc.train.learner import Learner, notes
@@ -359,6 +360,7 @@ class Dataset: pass
 class IterableDataset:
     def __init__(self, n): self.n = n
     def take(self, n): return IterableDataset(min(n, self.n))
+    def shuffle(self, seed, buffer_size): return self
     def __iter__(self):
         for i in range(self.n):
             image = Image.new("RGB", (256, 256), (40 * i, 90, 200 - 30 * i))
@@ -379,7 +381,7 @@ HUB = (
     "--log-every",
     "1",
 )
-HUB += ("--device", "cpu")
+HUB += ("--device", "cpu", "--held-out", "0")
 
 
 @pytest.mark.slow
@@ -400,7 +402,7 @@ def test_a_stream_shorter_than_the_run_starts_anew(tmp_path, fake_datasets):
 
 
 def test_workers_share_a_stream_between_them(fake_datasets):
-    data = train_data.HubSamples("me/vqa", "train", None, 5)
+    data = train_data.StreamSamples(Hub("me/vqa", "train", None, 5))
     numbers = [sample.number for sample in DataLoader(data, batch_size=None, num_workers=2)]
     assert sorted(numbers) == [0, 1, 2, 3, 4] == [sample.number for sample in data]
 
@@ -418,7 +420,7 @@ class Split(IterableDataset):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_that_workers_split_by_files_is_not_split_twice(fake_datasets, workers):
-    data = train_data.HubSamples("me/vqa", "train", None, None)
+    data = train_data.StreamSamples(Hub("me/vqa", "train"))
     data.source.rows = Split()
     found = list(DataLoader(data, batch_size=None, num_workers=workers))
     assert len({sample.questions[0].question for sample in found}) == len(found) == 6
@@ -510,7 +512,7 @@ def test_words_that_do_not_go_together_are_refused(words, said, capsys):
 
 def test_the_clock_falls_with_time_and_stops_the_run(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(train.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(trainer.time, "monotonic", lambda: now[0])
     clock, control = trainer.Clock(steps=1000, minutes=1.0), TrainingControl()
     rates = []
     for seconds in (0, 3, 30, 59, 60):
@@ -533,9 +535,8 @@ class TrainingState:
 def test_the_report_leaves_the_host_as_it_is_and_compares_both(bundled):
     parts = learner(bundled).parts.eval()
     before = bundled.policies
-    found = report.compare(
-        bundled, parts, n=1, first_seed=905_000_000, kinds=["colour"], shares=(0.2,)
-    )
+    items = sources.scene_items(1, 905_000_000, ("colour",))
+    found = report.compare(bundled, parts, sources.HeldOut(items, "exact", {}), shares=(0.2,))
     assert bundled.policies is before
     for method in ("training-free", "learned"):
         assert found["0.2"][method]["n"] == 1 and 0 <= found["0.2"][method]["coverage"]["mean"] <= 1
@@ -567,16 +568,20 @@ def test_two_processes_give_the_losses_and_weights_of_one(straight, tmp_path):
     assert same_weights(straight, two, atol=1e-4)
 
 
-def test_accelerate_launch_starts_one_process_on_a_cpu(tmp_path):
+def test_accelerate_launch_starts_one_process_on_a_cpu_and_the_command_says_so(tmp_path):
     """The trap: why the test above and docs/training.md use torchrun."""
     script = tmp_path / "world.py"
     script.write_text(
-        "import accelerate; print('world', accelerate.PartialState(cpu=True).num_processes)"
+        "import accelerate, logging, sys\n"
+        "from arr_coc.train.__main__ import check_launch\n"
+        "print('world', accelerate.PartialState(cpu=True).num_processes)\n"
+        "logging.basicConfig(stream=sys.stdout)\n"
+        "check_launch()\n"
     )
     out = launched(
         "accelerate.commands.launch", "--num_processes", "2", "--cpu", str(script), cwd=tmp_path
     )
-    assert out.split("world")[1:] == [" 1\n"]
+    assert out.count("world 1\n") == 1 and "starts one process" in out
 
 
 class Wrapper(torch.nn.Module):

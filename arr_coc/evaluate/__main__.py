@@ -6,6 +6,7 @@
     python -m arr_coc.evaluate --out results/sweep --sweep detail 0.5 0.75 1 1.5 2
     python -m arr_coc.evaluate --out results/easy-vqa --easy-vqa
     accelerate launch -m arr_coc.evaluate --out results/docs --folder DIR --base Qwen/Qwen3-VL-2B-Instruct
+    python -m arr_coc.evaluate --out results/cot --dataset cot.parquet --pictures DIR --control
 
 Writes into OUT: `rows.parquet` (one row per question, method and budget), `summary.json`, figures,
 and with `--time` `time.json`. Nothing is trained or tuned here. Scenes are asked from the development
@@ -24,9 +25,9 @@ import torch
 from arr_coc.commands import run_command
 from arr_coc.evaluate.identity import open_out
 from arr_coc.evaluate.questions import EasyVQA, Scenes, Source
-from arr_coc.evaluate.report import write_report, write_times
+from arr_coc.evaluate.report import write_controls, write_report, write_times
 from arr_coc.evaluate.settings import N_SCENES, Settings, parse
-from arr_coc.evaluate.vqa import Folder, Hub
+from arr_coc.evaluate.vqa import Part, SetName, set_of
 from arr_coc.evaluate.work import measure
 
 LONGEST_RUN = timedelta(days=2)  # how long one process may wait for the others
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if rank == 0:
         if settings.time:
             write_times(settings, source)
+        if settings.control:
+            write_controls(settings, source)
         report = write_report(settings, source, started)
         print(json.dumps(last_line(settings, report)))
     if world > 1:
@@ -55,13 +58,19 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def source_of(settings: Settings) -> Source:
     """The questions that the settings name."""
-    n, block, instruction = settings.n, settings.block, settings.instruction
+    n = settings.n
     if settings.easy_vqa:
-        return EasyVQA(n, block)
-    if settings.folder:
-        return Folder(settings.folder, n, instruction, block, settings.skip_bad)
-    if settings.dataset:
-        return Hub(settings.dataset, settings.split, settings.subset, n, instruction, block)
+        return EasyVQA(n, settings.block)
+    if settings.folder or settings.dataset:
+        part = Part("held-out", settings.held_out) if settings.held_out else Part()
+        return set_of(
+            SetName(
+                settings.folder, settings.dataset, settings.split, settings.subset,
+                settings.reader, settings.pictures,
+            ),
+            n=n, instruction=settings.instruction, block=settings.block,
+            skip_bad=settings.skip_bad, part=part,
+        )  # fmt: skip
     scenes = {"size": settings.size, "world": settings.world, "hand": settings.hand}
     return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, **scenes)
 

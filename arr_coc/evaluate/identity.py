@@ -54,7 +54,10 @@ def identity(settings: Settings) -> dict[str, Any]:
         about[WEIGHTS_PARTS] = components.digests(load(file))
     if (base / "model.safetensors").exists():
         about["sha256"] = _digest((base / "model.safetensors").read_bytes())
-    about["source"] = settings.dataset or (settings.folder and settings.folder.name) or ""
+    source = str(settings.folder or settings.dataset or "")
+    about["source"] = Path(source).name if source and Path(source).exists() else source
+    if settings.held_out:
+        about["held_out"] = settings.held_out
     about |= other_scenes(settings.world, settings.hand)
     return about | {"size": "x".join(map(str, settings.size))}
 

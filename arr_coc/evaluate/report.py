@@ -13,6 +13,7 @@ import torch
 
 from arr_coc import provenance
 from arr_coc.evaluate import plots, store, summary
+from arr_coc.evaluate.control import read, summarise_control, write_control
 from arr_coc.evaluate.identity import identity
 from arr_coc.evaluate.questions import Source
 from arr_coc.evaluate.rows import budget_tokens
@@ -46,6 +47,12 @@ def write_times(settings: Settings, source: Source) -> None:
     (settings.out / "time.json").write_text(json.dumps(report) + "\n")
 
 
+def write_controls(settings: Settings, source: Source) -> None:
+    """Ask the stock model the questions that have boxes with a part of the picture black."""
+    torch.set_num_threads(settings.threads)
+    write_control(settings, source, load_host(settings))
+
+
 def write_report(settings: Settings, source: Source, started: float) -> dict[str, Any]:
     """Merge the rows; write the summary and the figures; return the summary.
 
@@ -68,6 +75,7 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
         "bootstrap_seed": 0,
         "floor": settings.floor,
         **summary.summarise(table, settings.floor),
+        "control": summarise_control(read(out)),
         "time": json.loads(timed.read_text())["summary"] if timed.exists() else [],
     }
     order = list(EVERY)

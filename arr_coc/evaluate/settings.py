@@ -17,6 +17,7 @@ from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
 from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.richer import RICHER_KINDS
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
+from arr_coc.sets.readers import READERS
 
 BUDGETS = (0.05, 0.1, 0.2, 0.4)
 SWEEP_BUDGETS = (0.2,)
@@ -43,6 +44,11 @@ class Settings:
             pixels, the scales of emblems and writing.
         world, hand: of scenes: one of `scene.WORLDS`, and who draws them.
         easy_vqa, folder, skip_bad, dataset, split, subset: other questions than scenes.
+        reader, pictures: of those: key of `sets.readers.READERS`, and the folder of the pictures; None
+            for what the columns tell, and where the list lies.
+        held_out: share of the pictures that training with the same number leaves out; those alone are
+            asked. 0 asks all.
+        control: whether stock is also asked with the boxes blackened, and with nothing but the boxes.
         instruction: follows each question in VQA form.
         floor: stock accuracy in [0, 1] that a kind needs to count.
         resume, new_weights: whether rows are added to those in `out`, and whether those of other weights
@@ -74,6 +80,10 @@ class Settings:
     dataset: str | None
     split: str
     subset: str | None
+    reader: str | None
+    pictures: Path | None
+    held_out: float
+    control: bool
     instruction: str
     floor: float
     resume: bool
@@ -117,10 +127,22 @@ def parser(about: str) -> argparse.ArgumentParser:
     data.add_argument("--sweep", nargs="+", metavar="detail SCALE", help="several scales of detail")
     other = data.add_mutually_exclusive_group()
     other.add_argument("--easy-vqa", action="store_true", help="easy-VQA's test split instead")
-    other.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl instead")
-    other.add_argument("--dataset", help="a data set in VQA form on the Hub instead")
+    other.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl instead, "
+                       "official VQA JSON, or Visual-CoT's lines")  # fmt: skip
+    other.add_argument("--dataset", help="a data set instead: local parquet, a save_to_disk folder, "
+                       "or an id on the Hub, streamed")  # fmt: skip
+    data.add_argument("--reader", choices=list(READERS),
+                      help="of --folder and --dataset: what the columns mean (default: as told "
+                           "by them)")  # fmt: skip
+    data.add_argument("--pictures", type=Path, help="of --folder and --dataset: where pictures lie "
+                      "that rows name")  # fmt: skip
+    data.add_argument("--held-out", type=float, default=0.0, metavar="SHARE",
+                      help="ask the pictures that training with this share leaves out")  # fmt: skip
+    data.add_argument("--control", action="store_true", help="where boxes are known: ask stock with "
+                      "them blackened, and with all else black")  # fmt: skip
     data.add_argument("--skip-bad", action="store_true",
-                      help="of --folder: go on without pictures that cannot be read")  # fmt: skip
+                      help="of --folder and --dataset: count rows that cannot be asked, and "
+                           "go on")  # fmt: skip
     data.add_argument("--split", default="validation", help="of --dataset")
     data.add_argument("--subset", help="of --dataset")
     data.add_argument("--instruction", default=SHORT, help="after each question in VQA form")
@@ -195,7 +217,16 @@ def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     smallest, largest = large.SIDES
     if args.world == "large" and not smallest <= min(args.size) <= max(args.size) <= largest:
         p.error(f"--size {args.size} is outside {smallest} to {largest} pixels a side")
-    if args.dataset and args.workers > 1:
+    if not 0 <= args.held_out < 1:
+        p.error(f"--held-out {args.held_out:g} is outside [0, 1)")
+    given = [flag for flag, value in (("--reader", args.reader), ("--pictures", args.pictures),
+                                      ("--held-out", args.held_out)) if value]  # fmt: skip
+    if given and not (args.folder or args.dataset):
+        p.error(f"{', '.join(given)}: only of --folder and --dataset")
+    is_stream = args.dataset and not Path(args.dataset).exists()
+    if args.control and is_stream:
+        p.error("--control needs questions that can be read again: use a local data set")
+    if is_stream and args.workers > 1:
         p.error("--workers is 1 for a streamed data set; use accelerate launch for more processes")
-    if args.dataset and args.time:
+    if is_stream and args.time:
         p.error("--time needs questions that can be read again: use --folder")

@@ -259,17 +259,22 @@ class Inputs:
 
     def picture(self, image: Image.Image) -> Picture:
         """The image as the stock processor resizes it, at most `max_pixels`."""
-        limits = self.image_processor.size
+        h, w = self.grid_of(image.size)
+        unit, whole = self.geometry.unit_pixels, image.convert("RGB")
+        sized = whole.resize((w * unit, h * unit), self.image_processor.resample)
+        return self._picture(sized, whole)
+
+    def grid_of(self, size: tuple[int, int]) -> tuple[int, int]:
+        """`(h, w)` in visual tokens of a picture of so many pixels, width and height."""
+        limits, unit = self.image_processor.size, self.geometry.unit_pixels
         height, width = smart_resize(
-            image.height,
-            image.width,
-            factor=self.geometry.unit_pixels,
+            size[1],
+            size[0],
+            factor=unit,
             min_pixels=limits["shortest_edge"],
             max_pixels=min(limits["longest_edge"], self.max_pixels),
         )
-        whole = image.convert("RGB")
-        sized = whole.resize((width, height), self.image_processor.resample)
-        return self._picture(sized, whole)
+        return height // unit, width // unit
 
     def resized(
         self,

@@ -57,6 +57,16 @@ SHAPES = {"2b": (TEXT_2B, VISION_2B), "tiny": (TEXT_TINY, VISION_TINY)}
 
 def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> "ARRCOCQwen":
     """The model of these shapes with random weights, as a host."""
+    return host_of(SHAPES[shapes], f"random {shapes}", device, dtype)
+
+
+def host_of(
+    shapes: tuple[dict[str, Any], dict[str, Any]],
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> "ARRCOCQwen":
+    """The model of a text and a vision config with random weights, as a host of this name."""
     from transformers import (
         AutoTokenizer,
         Qwen2VLImageProcessorPil,
@@ -68,7 +78,7 @@ def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> "ARRCOC
 
     # The tokenizer's ids lie in the larger vocabulary; a prompt's length is what matters here.
     tokenizer = AutoTokenizer.from_pretrained(BUNDLED_BASE)
-    text, vision = SHAPES[shapes]
+    text, vision = shapes
     ids = tokenizer.convert_tokens_to_ids
     config = Qwen3VLConfig(
         text_config=text,
@@ -93,7 +103,7 @@ def build_host(shapes: str, device: torch.device, dtype: torch.dtype) -> "ARRCOC
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
     )
-    return ARRCOCQwen(model, tokenizer, processor, name=f"random {shapes}", max_pixels=MAX_PIXELS)
+    return ARRCOCQwen(model, tokenizer, processor, name=name, max_pixels=MAX_PIXELS)
 
 
 def fill(model: Any, device: torch.device, dtype: torch.dtype) -> None:

@@ -3,7 +3,7 @@
     python -m arr_coc.train --out runs/arr-coc
     torchrun --nproc_per_node 2 -m arr_coc.train --out runs/arr-coc --device cpu --minutes 25
     torchrun --nproc_per_node 8 -m arr_coc.train --base Qwen/Qwen3-VL-2B-Instruct --data hub \
-        --dataset lmms-lab/VQAv2 --split validation --bf16 --out runs/arr-coc
+        --dataset lmms-lab/textvqa --split train --bf16 --eval-n 500 --keep-best --out runs/arr-coc
 
 The base is frozen. `transformers.Trainer` runs it: several GPUs, accumulation, checkpoints (`--resume`
 goes on from the last), logging. OUT is laid out like a Hub model repo: `config.json`,
@@ -13,13 +13,14 @@ losses, is in docs/training.md.
 """
 
 import json
-import time
+import logging
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, IterableDataset
 from transformers import TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -27,42 +28,60 @@ from arr_coc.commands import run_command
 from arr_coc.components import Components, for_base
 from arr_coc.qwen import loading, shapes, weights
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scenes.scene import DEV_SEED
-from arr_coc.train.data import FolderSamples, HubSamples, SceneSamples, collate
+from arr_coc.train.chunks import Passes
+from arr_coc.train.data import collate
 from arr_coc.train.learner import Learner
-from arr_coc.train.report import compare
+from arr_coc.train.people import People
+from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import Settings, parse
-from arr_coc.train.trainer import Clock, PartsTrainer, Watch
+from arr_coc.train.sources import HeldOut, held_out, samples_for
+from arr_coc.train.trainer import BEST_BY, Clock, KeepBest, PartsTrainer, Spent, Watch
+
+log = logging.getLogger(__name__)
+
+NO_FLOAT16 = (
+    "is refused for training: gradients beyond its range would be lost unseen; take --bf16, or set "
+    "ARR_COC_DTYPE=float32"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train, write OUT from the first process, and with `--eval-n` measure what was gained."""
     settings = parse(argv)
     torch.set_num_threads(settings.threads)
+    check_launch()
     options = training_arguments(settings)
     learner = learner_for(settings, options.device)
-    trainer = trainer_for(learner, options, settings)
     last = get_last_checkpoint(options.output_dir) if settings.resume else None
-    start = time.monotonic()
+    questions = held_out(settings) if settings.eval_n else None
+    trainer = trainer_for(learner, options, settings, Spent.at(last), questions)
     trainer.train(resume_from_checkpoint=last)
-    seconds = time.monotonic() - start
+    spent = trainer.clock.spent
     if not trainer.is_world_process_zero():
         return
     host, parts = learner.host, learner.parts
-    record = run_record(
-        settings,
-        base=host.name,
-        parts=parts.names,
-        steps=trainer.state.global_step,
-        processes=options.world_size,
-        seconds=seconds,
-    )
+    record = run_record(settings, learner, trainer, spent)
     # Before it is measured: that takes a while, and what was trained should be safe by then.
     publish(parts, host, record, out=settings.out, init=settings.init)
-    if settings.eval_n:
-        record["evaluation"] = compare(host, parts.eval(), n=settings.eval_n, first_seed=DEV_SEED)
+    if questions:
+        found = compare(host, parts.eval(), questions)
+        record["evaluation"] = {"questions": questions.about, **found}
         publish(parts, host, record, out=settings.out, init=settings.init)
     print(json.dumps({"out": str(settings.out), **record}))
+
+
+def check_launch() -> None:
+    """Say what a launcher did that nobody asked for; ValueError for mixed precision in float16."""
+    if os.environ.get("ACCELERATE_MIXED_PRECISION") == "fp16":
+        raise ValueError(f"mixed precision fp16 {NO_FLOAT16}")
+    # accelerate sets an address where it was asked for several processes, and no rank where it
+    # started one.
+    asked_for_several = "MASTER_ADDR" in os.environ and "WORLD_SIZE" not in os.environ
+    if asked_for_several and os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true":
+        log.warning(
+            "accelerate launch --cpu starts one process, whatever --num_processes says; for several: "
+            "torchrun --nproc_per_node N -m arr_coc.train ... --device cpu"
+        )
 
 
 # --- building: base, parts, data, Trainer ---
@@ -83,16 +102,21 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
     if settings.init:
         parts = continued(host, settings.init, new=parts, renew=settings.renew, only=settings.only)
         parts.context = settings.context or parts.context
-    return Learner(host, parts.to(device), settings.seed, settings.budgets)
+    passes = Passes(settings.chunk, settings.recompute)
+    budgets, labels = settings.budgets, settings.labels
+    learner = Learner(host, parts.to(device), settings.seed, budgets, passes, labels)
+    learner.people = settings.people and People.read(settings.people)
+    return learner
 
 
 def host_for(
     base: str | None, random_shapes: str | None, *, device: torch.device, bf16: bool
 ) -> ARRCOCQwen:
     """The base without trained parts, or a random model of the named shapes."""
-    dtype = torch.bfloat16 if bf16 else None
+    dtype = torch.bfloat16 if bf16 else loading.default_dtype(device)
+    if dtype == torch.float16:
+        raise ValueError(f"the base would be in float16, which {NO_FLOAT16}")
     if random_shapes:
-        dtype = dtype or loading.default_dtype(device)
         return shapes.build_host(random_shapes, device, dtype)
     return ARRCOCQwen.from_pretrained(base, components="", device=device, dtype=dtype)
 
@@ -112,16 +136,6 @@ def continued(
     return parts
 
 
-def samples_for(settings: Settings, world: int) -> Dataset | IterableDataset:
-    """What is trained on by `world` processes."""
-    if settings.data == "folder":
-        return FolderSamples(settings.folder, settings.n, settings.skip_bad)
-    if settings.data == "hub":
-        return HubSamples(settings.dataset, settings.split, settings.subset, settings.n)
-    count = settings.steps * settings.batch * settings.accumulate * world
-    return SceneSamples(settings.first_seed, count, settings.questions)
-
-
 def training_arguments(settings: Settings) -> TrainingArguments:
     """For `Trainer`; these also set up the processes."""
     draws_scenes = settings.data == "scenes"
@@ -137,14 +151,19 @@ def training_arguments(settings: Settings) -> TrainingArguments:
         logging_first_step=True,
         save_steps=settings.save_every,
         save_total_limit=2,
+        eval_strategy="steps" if settings.keep_best else "no",
+        eval_steps=settings.save_every,
+        load_best_model_at_end=settings.keep_best,
+        metric_for_best_model=BEST_BY if settings.keep_best else None,
+        greater_is_better=True,
         report_to=settings.report_to,
         seed=settings.seed,
         bf16=settings.bf16,
         use_cpu=settings.device == "cpu",
         remove_unused_columns=False,
         dataloader_num_workers=settings.workers,
-        # Scenes are drawn in order: the order is the curriculum.
-        train_sampling_strategy="sequential" if draws_scenes else "random",
+        # Scenes, and sets in stages, come in order: the order is the curriculum.
+        train_sampling_strategy="sequential" if draws_scenes or settings.stages else "random",
         # With one question a picture, a batch may have no use for some part.
         ddp_find_unused_parameters=not draws_scenes or settings.questions < 2,
         # A stream is read in every process: batches of samples are no tensors to send around.
@@ -152,17 +171,33 @@ def training_arguments(settings: Settings) -> TrainingArguments:
     )
 
 
-def trainer_for(learner: Learner, options: TrainingArguments, settings: Settings) -> PartsTrainer:
-    """The Trainer, whose clock starts now."""
+def trainer_for(
+    learner: Learner,
+    options: TrainingArguments,
+    settings: Settings,
+    before: Spent | None = None,
+    questions: HeldOut | None = None,
+) -> PartsTrainer:
+    """The Trainer, whose clock starts now and goes on from `before`; it may ask held-out `questions`."""
     settings.work.mkdir(parents=True, exist_ok=True)
-    clock = Clock(settings.steps, settings.minutes)
+    samples = samples_for(settings, options.world_size, learner.host.inputs)
+    of_step = settings.batch * settings.accumulate * options.world_size
+
+    def right(rank: int, world: int) -> list[float]:
+        share = replace(questions, items=questions.items[rank::world])
+        return learned_right(learner.host, learner.parts, share)
+
+    clock = Clock(settings.steps, settings.minutes, before or Spent(), of_step)
+    best = [KeepBest(settings.save_every, settings.patience)] if settings.keep_best else []
     return PartsTrainer(
         model=learner,
         args=options,
-        train_dataset=samples_for(settings, options.world_size),
+        train_dataset=samples,
+        eval_dataset=questions.items if settings.keep_best else None,
         data_collator=collate,
-        callbacks=[clock, Watch(learner, settings.work, settings.log_every)],
+        callbacks=[clock, Watch(learner, settings.work, settings.log_every), *best],
         clock=clock,
+        held_out_right=right,
     )
 
 
@@ -170,28 +205,30 @@ def trainer_for(learner: Learner, options: TrainingArguments, settings: Settings
 
 
 def run_record(
-    settings: Settings,
-    *,
-    base: str,
-    parts: list[str],
-    steps: int,
-    processes: int,
-    seconds: float,
+    settings: Settings, learner: Learner, trainer: PartsTrainer, spent: Spent
 ) -> dict[str, Any]:
-    """What `training.json` says of a run."""
-    samples = steps * settings.batch * settings.accumulate * processes
-    return {
+    """What `training.json` says of a run; seconds are those of all its parts, evaluations aside."""
+    seconds, state = spent.seconds - spent.evaluating, trainer.state
+    record = {
         "command": settings.command,
-        "base": base,
-        "parts": parts,
-        "processes": processes,
-        "steps": steps,
+        "base": learner.host.name,
+        "parts": learner.parts.names,
+        "processes": trainer.args.world_size,
+        "steps": state.global_step,
+        "samples": spent.samples,
         "seconds": round(seconds, 1),
         "seed": settings.seed,
         "data": settings.data,
         "first_seed": settings.first_seed if settings.data == "scenes" else None,
-        "samples_per_second": round(samples / max(seconds, 1e-9), 2),
+        "samples_per_second": round(spent.samples / max(seconds, 1e-9), 2),
     }
+    if source := getattr(trainer.train_dataset, "source", None):
+        record["set"] = source.about | {"held_out": settings.held_out}
+        if settings.stages:
+            record["set"]["stages"] = trainer.train_dataset.counts
+    if settings.keep_best and state.best_metric is not None:
+        record["best"] = {"step": state.best_global_step, "accuracy": round(state.best_metric, 4)}
+    return record
 
 
 def publish(

@@ -16,11 +16,11 @@ from arr_coc.components import Components
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import frozen, relaxation
+from arr_coc.train.chunks import ROWS, by_length
 from arr_coc.train.decision import Decision
 from arr_coc.train.frozen import Group
 
 SPARE = 16  # likely tokens beyond the budget, or half of it, that a soft question is still shown
-ROWS = 8  # questions that go through the base together with their answers
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,8 @@ def answer_logits(
         `(answer's length, vocabulary)` float32 for each of `rows`, in their order.
     """
     shares = shares or [None] * len(rows)
-    # Rows of like length go together, so that few are padded.
-    order = sorted(range(len(rows)), key=lambda i: len(tokens[i]))
     by_row: dict[int, Tensor] = {}
-    for start in range(0, len(order), ROWS):
-        batch = order[start : start + ROWS]
+    for batch in by_length(tokens, ROWS):
         answers = [group.answers[rows[i]] for i in batch]
         logits = frozen.answer_logits(
             host,

@@ -1,12 +1,11 @@
 """What the trained parts learn from: pictures with questions, answers, and boxes where known.
 
-Drawn scenes, a local folder in VQA form, or a data set on the Hub, streamed. Sample i of scenes is a
+Drawn scenes, a set of real pictures that lies here, or one on the Hub, streamed. Sample i of scenes is a
 pure function of the first seed and i, so a run can resume and several processes share one order.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,10 +14,12 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from arr_coc.evaluate.questions import Box, Item
-from arr_coc.evaluate.vqa import Folder, Hub
+from arr_coc.evaluate.vqa import Hub, Local
 from arr_coc.scenes.questions import Question
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
+# Where to look, of questions that nobody boxed: where the base looks, or from which crops it answers.
+LABELS = ("attention", "crops")
 # The first pictures of a run are plain scenes: this share of them, at most so many. Then hard cases
 # come in.
 PLAIN_SHARE, MOST_PLAIN = 0.3, 400
@@ -45,8 +46,9 @@ SEEDS_TRIED = 8
 class TrainingQuestion:
     """One question and its answer, as `evaluate.questions.Item`.
 
-    `boxes` hold the evidence in pixels (left, top, right, bottom), and are empty where nobody knows.
-    The base is asked `text`; whatever decides reads `question`, which has no instruction.
+    `boxes` hold the evidence in pixels (left, top, right, bottom), and are empty where nobody knows, or
+    where there is nothing to look at: `is_located` says that they are all there is. The base is asked
+    `text`; whatever decides reads `question`, which has no instruction.
     """
 
     question: str
@@ -54,6 +56,7 @@ class TrainingQuestion:
     kind: str
     boxes: tuple[Box, ...] = ()
     instruction: str = ""
+    is_located: bool = False
 
     @property
     def text(self) -> str:
@@ -63,11 +66,15 @@ class TrainingQuestion:
 
 @dataclass(frozen=True)
 class Sample:
-    """A picture with its questions; `number` keys the noise of every decision about it."""
+    """A picture with its questions; `number` keys the noise of every decision about it.
+
+    `stage` names one of `stages.STAGES`, "mixed" where a run has none.
+    """
 
     number: int
     image: Image.Image
     questions: tuple[TrainingQuestion, ...]
+    stage: str = "mixed"
 
 
 class SceneSamples(Dataset):
@@ -104,7 +111,10 @@ class SceneSamples(Dataset):
         pool = pool or list(scene.questions) or [Question("?", "no", "exists")]
         order = rng.permutation(len(pool))
         chosen = [pool[order[n % len(pool)]] for n in range(self.questions_each)]
-        questions = tuple(TrainingQuestion(q.text, q.answer, q.kind, q.boxes) for q in chosen)
+        # A scene has boxes wherever there is a place to look at.
+        questions = tuple(
+            TrainingQuestion(q.text, q.answer, q.kind, q.boxes, is_located=True) for q in chosen
+        )
         return Sample(i, scene.image if is_plain else self._faint(i, scene.image), questions)
 
     def _faint(self, i: int, image: Image.Image) -> Image.Image:
@@ -124,12 +134,17 @@ class SceneSamples(Dataset):
         ]
 
 
-class FolderSamples(Dataset):
-    """A folder in VQA form, as `evaluate.vqa.Folder` reads it; one question a sample."""
+class LocalSamples(Dataset):
+    """Questions of a set that can be had in any order; one question a sample."""
 
-    def __init__(self, folder: Path, n: int | None = None, skip_bad: bool = False) -> None:
-        self.source = Folder(folder, n, skip_bad=skip_bad)
-        self.refs = [ref for block in self.source.blocks() for ref in block]
+    def __init__(self, source: Local) -> None:
+        self.source = source
+        self.refs = [ref for block in source.blocks() for ref in block]
+
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """Width and height in pixels of each sample's picture."""
+        return [one.size for one in self.source.listed]
 
     def __len__(self) -> int:
         return len(self.refs)
@@ -138,27 +153,32 @@ class FolderSamples(Dataset):
         return _sample(i, self.source.load([self.refs[i]])[0])
 
 
-class HubSamples(IterableDataset):
-    """A data set on the Hub in VQA form, streamed; one question a sample.
+class StreamSamples(IterableDataset):
+    """Questions of a data set on the Hub, streamed; one question a sample.
 
     Each worker of a data loader yields its own questions. Between processes accelerate shares them
-    out, batch by batch: so all have as many.
+    out, batch by batch: so all have as many. A shuffled stream has another order in each epoch.
     """
 
-    def __init__(self, dataset: str, split: str, subset: str | None, n: int | None) -> None:
-        self.source = Hub(dataset, split, subset, n)
+    def __init__(self, source: Hub) -> None:
+        self.source = source
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch that is read next, as accelerate tells it."""
+        if hasattr(self.source.rows, "set_epoch"):
+            self.source.rows.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Sample]:
         worker = get_worker_info()
         place, count = (worker.id, worker.num_workers) if worker else (0, 1)
         # A stream of `datasets` gives each worker files of its own, and numbers them anew.
         is_split = isinstance(self.source.rows, IterableDataset)
-        for block in self.source.blocks():
-            for ref in block:
-                if is_split:
-                    yield _sample(ref.index * count + place, self.source.load([ref])[0])
-                elif ref.index % count == place:
-                    yield _sample(ref.index, self.source.load([ref])[0])
+        for question in self.source.questions():
+            index = question[0].index
+            if is_split:
+                yield _sample(index * count + place, self.source.item(question))
+            elif index % count == place:
+                yield _sample(index, self.source.item(question))
 
 
 def _sample(number: int, item: Item) -> Sample:

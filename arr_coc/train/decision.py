@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from arr_coc import attending, balancing, config, knowing
+from arr_coc.balancing import TensionPolicy
 from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.train import relaxation
@@ -104,7 +105,19 @@ def _tensions(parts: Components, group: Group, statistics: Tensor) -> Tensor:
     if parts.policy is None:
         lexical = [balancing.lexical_tensions(q.question) for q in group.questions]
         return tension_values(lexical, statistics)
-    return parts.policy(group.embedding, statistics).float()
+    return float32_tensions(parts.policy, group.embedding, statistics)
+
+
+def float32_tensions(policy: TensionPolicy, embedding: Tensor, statistics: Tensor) -> Tensor:
+    """`(B, 3)` of a policy in float32, whatever autocast is on: in bfloat16 there are 256 of them.
+
+    Args:
+        policy: with float32 weights.
+        embedding: `(B, D)` of the questions.
+        statistics: `(B, 9)` of the maps.
+    """
+    with torch.autocast(embedding.device.type, enabled=False):
+        return policy(embedding.float(), statistics.float())
 
 
 def _combined(parts: Components, maps: tuple[Tensor, ...], tensions: Tensor) -> Tensor:

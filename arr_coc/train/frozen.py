@@ -28,7 +28,6 @@ from arr_coc.qwen.glance import (
 )
 from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scenes.questions import KINDS
 from arr_coc.texture import SAMPLES, texture
 from arr_coc.train.data import Sample, TrainingQuestion, evidence
 
@@ -179,7 +178,7 @@ class Group:
 
 @torch.no_grad()
 def gather(host: ARRCOCQwen, samples: list[Sample], context: str = "cells") -> Group:
-    """Run the frozen passes for samples whose pictures have one size.
+    """Run the frozen passes for samples whose pictures have one grid.
 
     `context` is what kept cells will be encoded with; the glance and the maps are those that go with it.
     """
@@ -196,8 +195,7 @@ def gather(host: ARRCOCQwen, samples: list[Sample], context: str = "cells") -> G
         evidence(q.boxes, samples[p].image.size, grid) for p, q in zip(picture_of, questions)
     ]
     wanted = torch.stack(covered).flatten(1).to(host.device)  # (B, N)
-    # A scene has boxes wherever there is a place to look at.
-    unboxed = [not q.boxes and q.kind not in KINDS for q in questions]
+    unboxed = [not q.boxes and not q.is_located for q in questions]
     # Where nobody drew boxes, the base's own attention at full resolution says where to look.
     if rows := [row for row, unknown in enumerate(unboxed) if unknown]:
         tokens = [full_tokens[picture_of[row]] for row in rows]

@@ -16,10 +16,14 @@ from torch import Tensor, nn
 from arr_coc.components import Components
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import relaxation
-from arr_coc.train.data import Sample
+from arr_coc.train.chunks import Passes
+from arr_coc.train.data import LABELS, Sample
 from arr_coc.train.decision import SHARES, Decision, decide
 from arr_coc.train.frozen import Group, gather
+from arr_coc.train.labels import relabel
 from arr_coc.train.losses import WEIGHTS, question_losses
+from arr_coc.train.people import People
+from arr_coc.train.stages import BY_NAME
 
 
 class Learner(nn.Module):
@@ -36,16 +40,20 @@ class Learner(nn.Module):
         parts: Components,
         seed: int = 0,
         budgets: Sequence[float] = SHARES,
+        passes: Passes = Passes(),
+        labels: str = LABELS[0],
     ) -> None:
         """`seed` keys the noise; `budgets` are shares of an image's tokens, of which each question is
-        given one, drawn evenly.
+        given one, drawn evenly; `passes` says how many questions the base is asked at a time,
+        `labels` (one of `data.LABELS`) where questions without boxes should look.
         """
         super().__init__()
         self.parts = parts
         # A glance runs as many layers as these parts read. A list: not a submodule.
         self._base = [host.with_policies({"training": parts})]
         host.model.requires_grad_(False)
-        self.seed, self.budgets = seed, budgets
+        self.seed, self.budgets, self.asking, self.labels = seed, budgets, passes, labels
+        self.people: People | None = None  # what visitors said of maps
         self.epoch, self.watching = 0, False
         # For the log: each loss, summed over the forward passes since the last entry.
         self.loss_sums: dict[str, float] = defaultdict(float)
@@ -59,32 +67,42 @@ class Learner(nn.Module):
 
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
         """The mean loss over every question of the samples."""
-        # Pictures of one size have one grid, and go through the base together.
-        by_size: dict[tuple[int, int], list[Sample]] = defaultdict(list)
+        # Pictures of one grid go through the base together, whatever sizes they came in.
+        together: dict[tuple[str, tuple[int, int]], list[Sample]] = defaultdict(list)
         for sample in samples:
-            by_size[sample.image.size].append(sample)
+            together[sample.stage, self.host.inputs.grid_of(sample.image.size)].append(sample)
         self.notes = {}
-        terms: dict[str, list[Tensor]] = defaultdict(list)
-        count = 0
-        for members in by_size.values():
+        sums: dict[str, float] = defaultdict(float)
+        weighted, count = [], 0
+        for (stage, _), members in together.items():
             group = gather(self.host, members, self.parts.context)
+            if self.labels == "crops":
+                relabel(self.host, group)
             count += len(group.questions)
+            factors = BY_NAME[stage].weights
             for name, values in self.losses(group).items():
-                terms[name].append(values.sum())
-        means = {name: torch.stack(values).sum() / count for name, values in terms.items()}
+                sums[name] += float(values.detach().sum())
+                weighted.append(factors.get(name, 1.0) * WEIGHTS[name] * values.sum())
         self.passes += 1
-        for name, value in means.items():
-            self.loss_sums[name] += float(value.detach())
-        return {"loss": sum(WEIGHTS[name] * value for name, value in means.items())}
+        for name, value in sums.items():
+            self.loss_sums[name] += value / count
+        return {"loss": torch.stack(weighted).sum() / count}
 
     def losses(self, group: Group) -> dict[str, Tensor]:
-        """Every loss, per question `(B,)`; noise is keyed by sample, question and epoch."""
+        """Every loss, per question `(B,)`, of samples of one stage.
+
+        Noise is keyed by sample, question and epoch.
+        """
         random = [
             relaxation.generator(self.seed, self.epoch, *group.key(row))
             for row in range(len(group.questions))
         ]
-        decision = decide(self.parts, group, random, self.budgets)
-        losses = question_losses(self.host, self.parts, group, decision, epoch=self.epoch)
+        budgets = BY_NAME[group.samples[0].stage].budgets or self.budgets
+        decision = decide(self.parts, group, random, budgets)
+        losses = question_losses(
+            self.host, self.parts, group, decision,
+            epoch=self.epoch, passes=self.asking, people=self.people,
+        )  # fmt: skip
         if self.watching:
             self.notes = notes(self.host, group, decision, losses.observed)
         return losses.values

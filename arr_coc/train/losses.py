@@ -23,8 +23,10 @@ from arr_coc.train.answering import (
     is_answered,
     soft_selection,
 )
-from arr_coc.train.decision import LEAST, Decision, tension_values
+from arr_coc.train.chunks import Passes, chunked
+from arr_coc.train.decision import LEAST, Decision, float32_tensions, tension_values
 from arr_coc.train.frozen import Group
+from arr_coc.train.people import People
 
 WEIGHTS = {
     "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
@@ -55,7 +57,14 @@ class QuestionLosses:
 
 
 def question_losses(
-    host: ARRCOCQwen, parts: Components, group: Group, decision: Decision, *, epoch: int = 0
+    host: ARRCOCQwen,
+    parts: Components,
+    group: Group,
+    decision: Decision,
+    *,
+    epoch: int = 0,
+    passes: Passes = Passes(),
+    people: People | None = None,
 ) -> QuestionLosses:
     """Every loss that reaches a part which is trained.
 
@@ -65,35 +74,61 @@ def question_losses(
         group: B questions.
         decision: where their tokens go.
         epoch: turns the questions between the soft and the hard way of asking.
+        passes: how many questions are asked at a time.
+        people: what visitors said of maps, which goes before what words suggest.
     """
     trains_decision = any(
         parameter.requires_grad
         for name, parameter in parts.named_parameters()
         if name.split(".")[0] not in ENCODING_PARTS
     )
-    losses = decision_losses(host, parts, group, decision) if trains_decision else {}
+    losses = decision_losses(host, parts, group, decision, people) if trains_decision else {}
     mends = any(getattr(parts, name) is not None for name in ENCODING_PARTS)
     hard = hard_rows(group, epoch=epoch, mends=mends, trains_decision=trains_decision)
     soft = [row for row in range(len(group.questions)) if row not in set(hard)]
-
+    answers = _Answers(host, group, passes)
     tokens, shares = soft_selection(group, decision, soft)
-    logits = dict(zip(soft, answer_logits(host, group, soft, tokens, shares)))
-    losses["answer"] = _placed(answer_loss(host, group, logits), soft, group)
+    losses["answer"] = _placed(answers.losses(soft, tokens, shares), soft, group)
     observed = {}
     if hard:
         selection = hard_selection(host, parts, group, decision, hard)
         # From an answer that the kept places do not hold they would learn to guess.
         learnable = is_answered(host, group, hard, selection.full)
         adapted = detached_unless(learnable, selection.adapted)
-        hard_logits = dict(zip(hard, answer_logits(host, group, hard, adapted, selection.shares)))
-        losses["mended"] = _placed(answer_loss(host, group, hard_logits), hard, group)
+        mended = answers.losses(hard, adapted, selection.shares)
+        losses["mended"] = _placed(mended, hard, group)
         remaining = remaining_distance(selection.partial, selection.adapted, selection.full)
         losses["distil"] = _placed(remaining, hard, group)
         observed["kept"] = selection.partial[0].features.detach()
         observed["adapted"] = selection.adapted[0].features.detach()
-        logits |= hard_logits
-    observed["logits"] = logits[0].detach()
+    observed["logits"] = answers.first
     return QuestionLosses(losses, observed)
+
+
+class _Answers:
+    """Losses of answers, chunk by chunk, and the logits of the group's first question for the log."""
+
+    def __init__(self, host: ARRCOCQwen, group: Group, passes: Passes) -> None:
+        self.host, self.group, self.passes = host, group, passes
+        self.first: Tensor | None = None
+
+    def losses(
+        self, rows: Sequence[int], tokens: Sequence[TokenSet], shares: Sequence[Tensor]
+    ) -> Tensor:
+        """`(R,)` of the questions `rows` of the group, shown these tokens by these shares."""
+        if not rows:
+            return self.group.evidence.new_zeros(0)
+
+        def of_chunk(
+            places: Sequence[int], own: Sequence[TokenSet], by: Sequence[Tensor | None]
+        ) -> Tensor:
+            asked = [rows[place] for place in places]
+            logits = dict(zip(asked, answer_logits(self.host, self.group, asked, own, by)))
+            if 0 in logits:
+                self.first = logits[0].detach()
+            return answer_loss(self.host, self.group, logits)
+
+        return chunked(self.host, self.passes, of_chunk, tokens, shares)
 
 
 def hard_rows(group: Group, *, epoch: int, mends: bool, trains_decision: bool) -> list[int]:
@@ -113,7 +148,11 @@ def hard_rows(group: Group, *, epoch: int, mends: bool, trains_decision: bool) -
 
 
 def decision_losses(
-    host: ARRCOCQwen, parts: Components, group: Group, decision: Decision
+    host: ARRCOCQwen,
+    parts: Components,
+    group: Group,
+    decision: Decision,
+    people: People | None = None,
 ) -> dict[str, Tensor]:
     """The losses that need no answer; "prior" where there is a policy to learn it."""
     head_weights = None if parts.heads is None else parts.heads.weights(group.embedding)
@@ -123,7 +162,7 @@ def decision_losses(
         "diversity": diversity(decision.tensions, head_weights),
     }
     if parts.policy is not None:
-        losses["prior"] = prior(host, parts.policy, group, decision)
+        losses["prior"] = prior(host, parts.policy, group, decision, people)
     return losses
 
 
@@ -162,14 +201,31 @@ def diversity(tensions: Tensor, head_weights: Tensor | None) -> Tensor:
     return ends if head_weights is None else ends - torch.special.entr(head_weights).sum(1)
 
 
-def prior(host: ARRCOCQwen, policy: TensionPolicy, group: Group, decision: Decision) -> Tensor:
-    """Cross-entropy of the tensions with what words suggest: the question's, and a phrase's each."""
-    tensions = decision.tensions
-    targets = tension_values([phrases.prior(q) for q in group.questions], tensions)
-    drawn = [phrases.phrase(*group.key(row)) for row in range(len(group.questions))]
+def prior(
+    host: ARRCOCQwen,
+    policy: TensionPolicy,
+    group: Group,
+    decision: Decision,
+    people: People | None = None,
+) -> Tensor:
+    """Cross-entropy of the tensions with what words suggest: the question's, and a phrase's each.
+
+    Where `people` said which maps make sense, their tensions are the target of a question in these
+    words, and every other phrase is one of their questions.
+    """
+    tensions, rows = decision.tensions, range(len(group.questions))
+    said = [people and people.target(q.question) for q in group.questions]
+    own_targets = [own or phrases.prior(q) for own, q in zip(said, group.questions)]
+    targets = tension_values(own_targets, tensions)
+    drawn = [
+        people.phrase(*group.key(row))
+        if people and sum(group.key(row)) % 2
+        else phrases.phrase(*group.key(row))
+        for row in rows
+    ]
     with torch.no_grad():
         embedding = torch.cat([host.embed(text) for text, _ in drawn])
-    of_phrases = policy(embedding, decision.statistics.detach()).float()
+    of_phrases = float32_tensions(policy, embedding, decision.statistics.detach())
     phrase_targets = tension_values([target for _, target in drawn], of_phrases)
     own = tension_cross_entropy(tensions, targets)
     return 0.5 * (own + tension_cross_entropy(of_phrases, phrase_targets))

@@ -1,12 +1,11 @@
-"""What training gained, on development scenes: right answers and evidence kept, with and without it.
+"""What training gained, on questions that were held out: right answers and evidence kept, with intervals.
 
-A quick check at the end of a run; `python -m arr_coc.evaluate` is the measurement.
+A quick check at the end of a run, and at its checkpoints; `python -m arr_coc.evaluate` is the measurement.
 """
 
 import time
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,131 +13,143 @@ import torch
 
 from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET, Config
+from arr_coc.evaluate.questions import Item
+from arr_coc.evaluate.rows import score_answer
+from arr_coc.evaluate.stats import Bootstrap, estimate, over_kinds
 from arr_coc.peers.base import Reduced
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen.batch import answer_batch, held_tokens
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scenes.questions import KINDS
-from arr_coc.scenes.scene import Scene, make_scene
-from arr_coc.scoring import score_exact
-from arr_coc.train.data import TrainingQuestion, evidence
+from arr_coc.train.data import evidence
+from arr_coc.train.sources import HeldOut
 
 SHARES = (0.05, 0.1, 0.2)
 BATCH = 24  # questions answered at once
-MAX_NEW_TOKENS = 6
-TRIED = 60  # scenes per question wanted, after which a rare kind is left as it is
+FREE, LEARNED = "training-free", "learned"
 
 
-def scene_questions(
-    n: int, first_seed: int, kinds: Sequence[str]
-) -> list[tuple[Scene, TrainingQuestion]]:
-    """`n` questions of each kind, about scenes from `first_seed` on."""
-    count: Counter[str] = Counter()
-    questions = []
-    for seed in range(first_seed, first_seed + TRIED * n):
-        if all(count[kind] >= n for kind in kinds):
-            break
-        scene = make_scene(seed)
-        for q in scene.questions:
-            if q.kind in kinds and count[q.kind] < n:
-                count[q.kind] += 1
-                questions.append((scene, TrainingQuestion(q.text, q.answer, q.kind, q.boxes)))
-    return questions
+@dataclass(frozen=True)
+class Measured:
+    """One method's numbers at one share of the tokens, in the order of the items: `(Q,)` each.
+
+    `right` is in [0, 1], `covered` the share of the evidence that was kept, NaN where nobody knows.
+    """
+
+    right: np.ndarray
+    covered: np.ndarray
+    seconds: np.ndarray
 
 
 def compare(
     host: ARRCOCQwen,
     parts: Components,
+    held_out: HeldOut,
     *,
-    n: int,
-    first_seed: int,
-    kinds: Sequence[str] | None = None,
     shares: Sequence[float] = SHARES,
     config: Config = Config(),
 ) -> dict[str, Any]:
-    """Accuracy, coverage and seconds by method and share of tokens.
+    """Accuracy, coverage and seconds by share of tokens and method, and what was gained.
 
     Args:
         host: the base; whatever trained components it has are of no account here.
         parts: the trained components.
-        n: questions per kind.
-        first_seed: of the scenes.
-        kinds: of `scenes.KINDS`; None for all.
+        held_out: questions that were not trained on.
         shares: of an image's tokens.
         config: everything else about spending.
 
     Returns:
-        Per share, per method ("training-free", "learned"): `accuracy` and `coverage`, each the mean
-        over kinds and by kind, and `p50`, `p95` seconds of deciding and encoding.
+        Per share: per method ("training-free", "learned") `n`, `accuracy` and `coverage`, each the mean
+        over kinds with its 95 % interval and by kind, and `p50`, `p95` seconds of deciding and encoding;
+        and `gained`, the accuracy learned minus training-free, paired, with its interval.
     """
-    questions = scene_questions(n, first_seed, tuple(kinds or KINDS))
-    methods = {
-        "training-free": host.with_policies({}),
-        "learned": host.with_policies({"learned": parts}),
-    }
-    config = replace(config, revision=None)  # the only components that each host has
+    methods = {FREE: host.with_policies({}), LEARNED: host.with_policies({"learned": parts})}
     return {
-        f"{share:g}": {
-            name: measure(each, questions, share=share, config=config)
-            for name, each in methods.items()
-        }
+        f"{share:g}": _compared(
+            {
+                name: measure(own, held_out, share=share, config=config)
+                for name, own in methods.items()
+            },
+            held_out.items,
+        )
         for share in shares
     }
 
 
-def measure(
-    host: ARRCOCQwen,
-    questions: Sequence[tuple[Scene, TrainingQuestion]],
-    *,
-    share: float,
-    config: Config,
-) -> dict[str, Any]:
-    """One method's numbers at one share of the tokens, as `compare` returns them."""
-    method = ARRCOC(config)
-    right: dict[str, list[bool]] = defaultdict(list)
-    covered: dict[str, list[float]] = defaultdict(list)
-    seconds: list[float] = []
-    waiting: list[tuple[Reduced, TrainingQuestion]] = []
-    for scene, question in questions:
-        ask = host.prepare(scene.image, question.text)
+def learned_right(host: ARRCOCQwen, parts: Components, held_out: HeldOut) -> list[float]:
+    """How right the learned answers are, the mean over `SHARES`, question by question."""
+    own = host.with_policies({"learned": parts})
+    found = [measure(own, held_out, share=share, config=Config()).right for share in SHARES]
+    return np.mean(found, 0).tolist() if held_out.items else []
+
+
+def _compared(measured: dict[str, Measured], items: Sequence[Item]) -> dict[str, Any]:
+    """The entry of one share, as `compare` returns it."""
+    pictures: dict[str, int] = {}
+    of_picture = [pictures.setdefault(item.ref.picture, len(pictures)) for item in items]
+    kinds = sorted({item.kind for item in items})
+    of_kind = [kinds.index(item.kind) for item in items]
+    bootstrap = Bootstrap(np.array(of_picture), np.array(of_kind))
+
+    def mean(values: np.ndarray) -> dict[str, Any]:
+        replicates = bootstrap.means(values)
+        overall = estimate(over_kinds(replicates, range(len(kinds)))) if len(kinds) else None
+        by_kind = {
+            kind: round(float(value), 3)
+            for kind, value in zip(kinds, replicates[0])
+            if not np.isnan(value)
+        }
+        found = overall or {"value": None, "interval": None}
+        return {"mean": found["value"], "interval": found["interval"], **by_kind}
+
+    entry: dict[str, Any] = {
+        name: {
+            "n": len(items),
+            "accuracy": mean(own.right),
+            "coverage": mean(own.covered),
+            "p50": round(float(np.percentile(own.seconds, 50)), 4),
+            "p95": round(float(np.percentile(own.seconds, 95)), 4),
+        }
+        for name, own in measured.items()
+    }
+    gained = mean(measured[LEARNED].right - measured[FREE].right)
+    return entry | {"gained": {key: gained[key] for key in ("mean", "interval")}}
+
+
+def measure(host: ARRCOCQwen, held_out: HeldOut, *, share: float, config: Config) -> Measured:
+    """One method's numbers at one share of the tokens."""
+    # The only components that each host has.
+    method = ARRCOC(replace(config, revision=None))
+    right: list[float] = []
+    covered, seconds = [], []
+    waiting: list[tuple[Reduced, Item]] = []
+    for item in held_out.items:
+        ask = host.prepare(item.image, item.text)
         budget = max(MINIMUM_BUDGET, int(share * ask.picture.tokens))
         start = time.perf_counter()
-        reduced = method(host, ask, question.question, budget)
+        reduced = method(host, ask, item.question, budget)
         seconds.append(time.perf_counter() - start)
-        if question.boxes:
-            boxes = evidence(question.boxes, scene.image.size, ask.picture.grid)
-            covered[question.kind].append(float((boxes * reduced.kept).sum() / boxes.sum()))
-        waiting.append((reduced, question))
+        boxes = evidence(item.boxes, item.image.size, ask.picture.grid)
+        kept = float((boxes * reduced.kept).sum() / boxes.sum()) if item.boxes else np.nan
+        covered.append(kept)
+        waiting.append((reduced, item))
         if len(waiting) == BATCH:
-            _answer(host, waiting, right)
+            right += _answered(host, waiting, held_out)
             waiting = []
-    _answer(host, waiting, right)
-    return {
-        "n": len(questions),
-        "accuracy": _means(right),
-        "coverage": _means(covered),
-        "p50": round(float(np.percentile(seconds, 50)), 4),
-        "p95": round(float(np.percentile(seconds, 95)), 4),
-    }
+    right += _answered(host, waiting, held_out)
+    return Measured(np.array(right), np.array(covered), np.array(seconds))
 
 
-def _answer(
-    host: ARRCOCQwen,
-    waiting: Sequence[tuple[Reduced, TrainingQuestion]],
-    right: dict[str, list[bool]],
-) -> None:
-    """Answer the questions together, and add to `right`, by kind, whether each answer is true."""
+def _answered(
+    host: ARRCOCQwen, waiting: Sequence[tuple[Reduced, Item]], held_out: HeldOut
+) -> list[float]:
+    """Answer the questions together: how right each answer is."""
     if not waiting:
-        return
+        return []
     prompts = [reduced.prompt for reduced, _ in waiting]
     tokens = [held_tokens(reduced) for reduced, _ in waiting]
     with torch.inference_mode():
-        answers = answer_batch(host, prompts, tokens, MAX_NEW_TOKENS)
-    for answer, (_, question) in zip(answers, waiting):
-        right[question.kind].append(score_exact(answer.text, question.answer))
-
-
-def _means(values: dict[str, list]) -> dict[str, Any]:
-    """The mean of each kind and, over those, `mean`; None without any."""
-    kinds = {kind: round(float(np.mean(v)), 3) for kind, v in sorted(values.items())}
-    return {"mean": round(float(np.mean(list(kinds.values()))), 4) if kinds else None, **kinds}
+        answers = answer_batch(host, prompts, tokens, held_out.new_tokens)
+    return [
+        score_answer(answer.text, item.truths, held_out.scoring)["right"]
+        for answer, (_, item) in zip(answers, waiting)
+    ]

@@ -10,12 +10,16 @@ from arr_coc import provenance
 from arr_coc.components import PARTS
 from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
+from arr_coc.sets.readers import READERS
+from arr_coc.train.chunks import ROWS
+from arr_coc.train.data import LABELS
 from arr_coc.train.decision import SHARES
 
 MODULE = "arr_coc.train"
 ABOUT = "Train ARR-COC's parts for a Qwen3-VL base: head weights, couplings, tensions, combiner, adapter."
 FIRST_SEED = 500_000_000  # the base trains on others
-DATA = ("scenes", "folder", "hub")
+DATA = ("scenes", "folder", "local", "hub")
+HELD_OUT = 0.1  # share of a set's pictures that a run does not train on, unless it says otherwise
 TRAINABLE_CONTEXTS = ("cells", "glance")
 CONTEXT_PART = "lora"  # corrects what the encoder does beside a glance, and nothing else
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
@@ -46,6 +50,12 @@ class Settings:
     dataset: str | None
     split: str
     subset: str | None
+    reader: str | None
+    pictures: Path | None
+    held_out: float
+    stages: bool
+    labels: str
+    people: Path | None
     n: int | None
     first_seed: int
     questions: int
@@ -55,6 +65,8 @@ class Settings:
     batch: int
     budgets: Sequence[float]
     accumulate: int
+    chunk: int
+    recompute: bool
     lr: float
     seed: int
     bf16: bool
@@ -65,6 +77,8 @@ class Settings:
     log_every: int
     report_to: list[str]
     eval_n: int
+    keep_best: bool
+    patience: int | None
     command: str
 
     @property
@@ -93,18 +107,39 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--only", nargs="+", choices=list(PARTS), metavar="PART", default=[],
                    help="of --init, train these; the others stay as they are")  # fmt: skip
     p.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
-    data = p.add_argument_group("data")
+    _add_data(p.add_argument_group("data"))
+    _add_run(p.add_argument_group("run"))
+    return p
+
+
+def _add_data(data: argparse._ArgumentGroup) -> None:
     data.add_argument("--data", choices=DATA, default="scenes")
-    data.add_argument("--folder", type=Path, help="a folder with questions.json or .jsonl")
+    data.add_argument("--folder", type=Path, help="of --data folder: with questions.json or .jsonl, "
+                      "official VQA JSON, or Visual-CoT's lines")  # fmt: skip
+    data.add_argument("--dataset", help="of --data local: parquet or a save_to_disk folder; of --data "
+                      "hub: an id, which is streamed and shuffled")  # fmt: skip
+    data.add_argument("--split", default="train", help="of --dataset")
+    data.add_argument("--subset", help="of --dataset on the Hub")
+    data.add_argument("--reader", choices=list(READERS),
+                      help="what a set's columns mean (default: as told by them)")  # fmt: skip
+    data.add_argument("--pictures", type=Path, help="folder of the pictures that rows name")
     data.add_argument("--skip-bad", action="store_true",
-                      help="of --folder: go on without pictures that cannot be read")  # fmt: skip
-    data.add_argument("--dataset", help="a data set in VQA form on the Hub, streamed")
-    data.add_argument("--split", default="train")
-    data.add_argument("--subset")
-    data.add_argument("--n", type=int, help="questions of a folder or data set (default: all)")
+                      help="count rows of a set that cannot be asked, and go on")  # fmt: skip
+    data.add_argument("--held-out", type=float, default=HELD_OUT, metavar="SHARE",
+                      help="of a set's pictures, never trained on (default: %(default)s)")  # fmt: skip
+    data.add_argument("--stages", action="store_true",
+                      help="of --data folder and local: plain questions, hard ones, then all")  # fmt: skip
+    data.add_argument("--labels", choices=LABELS, default=LABELS[0],
+                      help="where to look without boxes: where the base does, or from which crops "
+                      "it answers (default: %(default)s)")  # fmt: skip
+    data.add_argument("--people", type=Path, metavar="FILE",
+                      help="lines that say of which maps people found that they make sense")  # fmt: skip
+    data.add_argument("--n", type=int, help="questions of a set, rows of a stream (default: all)")
     data.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
     data.add_argument("--questions", type=int, default=8, help="per scene")
-    run = p.add_argument_group("run")
+
+
+def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--steps", type=int, default=1500, help="optimizer steps")
     run.add_argument("--minutes", type=float, help="stop then, the learning rate falling in time")
     run.add_argument("--batch", type=int, default=4, help="pictures per process and step")
@@ -112,6 +147,11 @@ def parser() -> argparse.ArgumentParser:
                      help="shares of an image's tokens that questions are given, drawn evenly "
                      f"(default: {' '.join(map(str, SHARES))})")  # fmt: skip
     run.add_argument("--accumulate", type=int, default=1)
+    run.add_argument("--chunk", type=int, default=ROWS, metavar="QUESTIONS",
+                     help="that go through the base and back together; fewer take less memory "
+                     "(default: %(default)s)")  # fmt: skip
+    run.add_argument("--recompute", action="store_true",
+                     help="gradient checkpointing: less memory, a third more time")  # fmt: skip
     run.add_argument("--lr", type=float, default=2e-3)
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--bf16", action="store_true", help="base in bfloat16")
@@ -122,18 +162,20 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--log-every", type=int, default=20)
     run.add_argument("--report-to", nargs="+", choices=REPORTS, default=["none"])
     run.add_argument("--eval-n", type=int, default=0,
-                     help="development questions per kind to answer at the end")  # fmt: skip
-    return p
+                     help="questions to answer at the end: of the held-out part of what was trained "
+                     "on; of scenes, per kind, on development seeds")  # fmt: skip
+    run.add_argument("--keep-best", action="store_true",
+                     help="answer them at every checkpoint too, and publish the best one")  # fmt: skip
+    run.add_argument("--patience", type=int, metavar="N",
+                     help="with --keep-best: stop after N checkpoints without a better one")  # fmt: skip
 
 
 def parse(argv: Sequence[str] | None = None) -> Settings:
     """The settings of the arguments, which are checked against each other and against `--init`."""
     p = parser()
     args = p.parse_args(argv)
-    if args.data == "folder" and not args.folder:
-        p.error("--data folder needs --folder DIR")
-    if args.data == "hub" and not args.dataset:
-        p.error("--data hub needs --dataset ID")
+    if wrong := of_the_data(args):
+        p.error(wrong)
     if args.shapes and args.base:
         p.error("--shapes takes the place of --base")
     for flag, given in (("renew", args.renew), ("only", args.only)):
@@ -149,6 +191,8 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
         )
         if wrong:
             p.error(wrong)
+    if args.chunk < 1:
+        p.error(f"--chunk {args.chunk}, expected at least one question")
     if wrong := [share for share in args.budgets if not 0 < share < 1]:
         p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
     given = vars(args) | {"parts": args.parts or default_parts(args.init, args.context)}
@@ -165,6 +209,30 @@ def default_parts(init: Path | None, context: str | None) -> list[str]:
 
 def _useful(context: str | None) -> list[str]:
     return [name for name in PARTS if name != CONTEXT_PART or context == "glance"]
+
+
+def of_the_data(args: argparse.Namespace) -> str | None:
+    """What is wrong with the flags about data and its held-out part; None where nothing is."""
+    if args.data == "folder" and not args.folder:
+        return "--data folder needs --folder DIR"
+    if args.data == "hub" and not args.dataset:
+        return "--data hub needs --dataset ID"
+    if args.data == "local":
+        if not args.dataset:
+            return "--data local needs --dataset PATH"
+        if not Path(args.dataset).exists():
+            return f"--data local: there is no {args.dataset}; --data hub streams from the Hub"
+    if args.stages and args.data not in ("folder", "local"):
+        return "--stages needs --data folder or local: what is hard is told before the run"
+    if not 0 <= args.held_out < 1:
+        return f"--held-out {args.held_out:g} is outside [0, 1)"
+    if args.eval_n and args.data != "scenes" and not args.held_out:
+        return "--eval-n asks the held-out part: it needs --held-out above 0"
+    if args.keep_best and not args.eval_n:
+        return "--keep-best needs --eval-n questions to tell which is best"
+    if args.patience is not None and not (args.keep_best and args.patience > 0):
+        return "--patience takes a number above 0, with --keep-best"
+    return None
 
 
 def against_init(

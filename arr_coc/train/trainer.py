@@ -3,6 +3,8 @@
 import json
 import math
 import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import Dataset, Sampler
 from transformers import (
     Trainer,
     TrainerCallback,
@@ -19,22 +22,54 @@ from transformers import (
     TrainingArguments,
 )
 
+from arr_coc.train.batching import ByGrid
 from arr_coc.train.learner import Learner
 
 WARM_UP = 0.03  # share of the run in which the learning rate rises
 LEAST_RATE = 0.05  # share of the learning rate that is left at the end
+SPENT = "spent.json"  # of a checkpoint
+BEST_BY = "eval_accuracy"
 GATES_RATE = 20  # times the learning rate: nothing behind a shut gate learns
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a run had spent when its checkpoint was written: seconds, some of them on evaluating."""
+
+    seconds: float = 0.0
+    evaluating: float = 0.0
+    samples: int = 0
+
+    @classmethod
+    def at(cls, checkpoint: str | Path | None) -> "Spent":
+        """As a checkpoint of `Clock` has it; nothing for None, or where an older one does not say."""
+        path = checkpoint and Path(checkpoint) / SPENT
+        return cls(**json.loads(path.read_text())) if path and path.is_file() else cls()
 
 
 class Clock(TrainerCallback):
     """How far the run is: by steps, or by the time of the first process where minutes are given.
 
-    The first process tells the others, so that all have one learning rate and stop at one step.
+    The first process tells the others, so that all have one learning rate and stop at one step. What
+    was spent is kept in every checkpoint, so that a resumed run goes on counting.
     """
 
-    def __init__(self, steps: int, minutes: float | None) -> None:
-        self.steps, self.minutes, self.start = steps, minutes, time.monotonic()
-        self.progress = 0.0
+    def __init__(
+        self, steps: int, minutes: float | None, before: Spent = Spent(), samples: int = 0
+    ) -> None:
+        """`samples` are those of a step, over all processes; `before` is what went into the checkpoint."""
+        self.steps, self.minutes, self.before = steps, minutes, before
+        self.start, self.progress = time.monotonic(), 0.0
+        self.evaluating, self.step_samples, self.new_steps = 0.0, samples, 0
+
+    @property
+    def spent(self) -> Spent:
+        """Until now, with what went into the checkpoint."""
+        return Spent(
+            self.before.seconds + time.monotonic() - self.start,
+            self.before.evaluating + self.evaluating,
+            self.before.samples + self.new_steps * self.step_samples,
+        )
 
     def rate(self, _: int) -> float:
         """Factor of the learning rate: a short rise, then half a cosine."""
@@ -49,7 +84,7 @@ class Clock(TrainerCallback):
         self.progress = min(1.0, state.global_step / self.steps)
         if self.minutes is None:
             return
-        spent = torch.tensor((time.monotonic() - self.start) / (60 * self.minutes))
+        spent = torch.tensor(self.spent.seconds / (60 * self.minutes))
         if dist.is_initialized() and dist.get_world_size() > 1:
             spent = spent.to(args.device)
             dist.broadcast(spent, 0)
@@ -59,7 +94,38 @@ class Clock(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Stop once the time is over."""
+        self.new_steps += 1
         control.should_training_stop = control.should_training_stop or self.progress >= 1
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Write what was spent into the checkpoint that was just written."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if state.is_world_process_zero and folder.is_dir():
+            (folder / SPENT).write_text(json.dumps(asdict(self.spent)) + "\n")
+
+
+class KeepBest(TrainerCallback):
+    """Stops after `patience` checkpoints without a better one, and evaluates the last step too."""
+
+    def __init__(self, every: int, patience: int | None) -> None:
+        self.every, self.patience = every, patience
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """The step at which a run ends is a candidate like the others."""
+        if control.should_training_stop:
+            control.should_evaluate = control.should_save = True
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """After an evaluation: told by the trainer's state alone, so that a resumed run stops there too."""
+        worse = state.global_step - (state.best_global_step or 0)
+        if self.patience is not None and worse >= self.patience * self.every:
+            control.should_training_stop = True
 
 
 class Watch(TrainerCallback):
@@ -91,9 +157,45 @@ class Watch(TrainerCallback):
 class PartsTrainer(Trainer):
     """`Trainer` with a learning rate that may follow the clock, and each loss in its log."""
 
-    def __init__(self, *args: Any, clock: Clock, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        clock: Clock,
+        held_out_right: Callable[[int, int], list[float]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """`held_out_right(rank, world)` answers this process's share of the held-out questions."""
         super().__init__(*args, **kwargs)
-        self.clock = clock
+        self.clock, self.held_out_right = clock, held_out_right
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """The accuracy of the parts as they are on the held-out questions, shared by all processes."""
+        start, learner = time.monotonic(), self.accelerator.unwrap_model(self.model)
+        was_training = learner.training
+        learner.eval()
+        rank, world = self.args.process_index, self.args.world_size
+        right = self.held_out_right(rank, world)
+        if world > 1:
+            shares: list[Any] = [None] * world
+            dist.all_gather_object(shares, right)
+            right = [value for share in shares for value in share]
+        learner.train(was_training)
+        metrics = {BEST_BY: sum(right) / len(right)}
+        self.clock.evaluating += time.monotonic() - start
+        super().log(dict(metrics))
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+        """As `Trainer`; pictures whose sizes are known before they are opened come grid by grid."""
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        sizes, batch = getattr(dataset, "sizes", None), self.args.per_device_train_batch_size
+        if sizes is None or batch < 2:
+            return super()._get_train_sampler(train_dataset)
+        grids = [self.model.host.inputs.grid_of(size) for size in sizes]
+        return ByGrid(grids, batch, self.args.seed)
 
     def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         """As `Trainer`; the adapter's gates, which start at 0, learn faster and do not decay."""
