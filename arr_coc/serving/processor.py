@@ -1,0 +1,203 @@
+"""Processor: vLLM's image processing for Qwen3-VL, with fewer placeholders where a request asks for them.
+
+Runs in the server's front process. A request's wish is checked here, where an error is the request's own;
+its pictures' patches are cut, and each picture's wish goes into the key of every cache it could meet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from PIL import Image
+from transformers import BatchFeature
+from vllm.model_executor.models.qwen3_vl import Qwen3VLMultiModalProcessor
+from vllm.multimodal.hasher import MultiModalHasher
+from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems
+from vllm.multimodal.parse import ImageProcessorItems, MultiModalDataItems
+from vllm.multimodal.processing import PromptReplacement, PromptUpdate
+from vllm.multimodal.processing.context import TimingContext
+from vllm.multimodal.processing.inputs import ProcessorInputs
+
+from arr_coc.components import Components
+from arr_coc.qwen.inputs import Geometry
+from arr_coc.serving import items, places
+from arr_coc.serving.parts import parts_for
+from arr_coc.serving.request import KEY, Wish, parse
+
+KEPT = items.FIELD + "kept"
+
+
+class FocusProcessor(Qwen3VLMultiModalProcessor):
+    """vLLM's processor; where a request has `KEY`, its pictures are sent and counted as its wishes say."""
+
+    def apply(self, inputs: ProcessorInputs, timing_ctx: TimingContext) -> Any:
+        """As vLLM's.
+
+        Raises:
+            ValueError: for a wish that is not allowed or does not fit its picture.
+        """
+        given = inputs.hf_processor_mm_kwargs
+        if KEY not in given:
+            return super().apply(inputs, timing_ctx)
+        wishes = self._wishes(given[KEY], inputs.mm_data_items)
+        asked = replace(inputs, hf_processor_mm_kwargs={**given, KEY: wishes})
+        result = super().apply(asked, timing_ctx)
+        self._check_reach(result)
+        return result
+
+    def _wishes(self, given: Any, mm_items: MultiModalDataItems) -> list[Wish]:
+        pictures = mm_items.get("image")
+        if pictures is None:
+            return parse(given, 0)
+        if not isinstance(pictures, ImageProcessorItems):
+            raise ValueError(f"{KEY} is for pictures, this request has their embeddings")
+        if self.info.ctx.get_mm_config().is_multimodal_pruning_enabled():
+            raise ValueError(f"{KEY} needs a vLLM that was started without video pruning")
+        wishes = parse(given, len(pictures))
+        if any(wish.cells is None for wish in wishes):
+            raise ValueError(f"{KEY} has no cells, expected them with the request")
+        return wishes
+
+    def _get_mm_hashes(self, inputs: ProcessorInputs) -> dict[str, list[str]]:
+        wishes, rest = _apart(inputs.hf_processor_mm_kwargs)
+        hashes = dict(super()._get_mm_hashes(replace(inputs, hf_processor_mm_kwargs=rest)))
+        if wishes and "image" in hashes:
+            algorithm = self.info.ctx.get_mm_config().mm_hasher_algorithm
+            hashes["image"] = [
+                MultiModalHasher.hash_kwargs(algorithm, mm_hash=key, arr_coc=wish.mark())
+                for key, wish in zip(hashes["image"], wishes, strict=True)
+            ]
+        return hashes
+
+    def _get_cache_missing_processor_kwargs(
+        self, inputs: ProcessorInputs, mm_is_cached: Mapping[str, list[bool]]
+    ) -> Mapping[str, object]:
+        wishes, rest = _apart(inputs.hf_processor_mm_kwargs)
+        kwargs = super()._get_cache_missing_processor_kwargs(
+            replace(inputs, hf_processor_mm_kwargs=rest), mm_is_cached
+        )
+        if wishes is None:
+            return kwargs
+        cached = mm_is_cached.get("image", [])
+        return {**kwargs, KEY: [wish for wish, hit in zip(wishes, cached, strict=True) if not hit]}
+
+    def _apply_hf_processor_main(
+        self, mm_items: MultiModalDataItems, hf_kwargs: Mapping[str, object]
+    ) -> BatchFeature:
+        wishes, rest = _apart(hf_kwargs)
+        data = super()._apply_hf_processor_main(mm_items, rest)
+        if not wishes:
+            return data
+        merge = self._geometry.merge
+        grids = [(h // merge, w // merge) for _, h, w in data["image_grid_thw"].tolist()]
+        sizes = [h * w * merge**2 for h, w in grids]
+        pictures = mm_items["image"]
+        made = [
+            items.make_item(
+                wish,
+                items.Prepared(patches, grid, self._geometry),
+                _picture(pictures.get(number)),
+                self._image_processor,
+                self._components,
+            )
+            for number, (wish, grid, patches) in enumerate(
+                zip(wishes, grids, data.pop("pixel_values").split(sizes), strict=True)
+            )
+        ]
+        data.update(items.fields_of(made))
+        return data
+
+    def _get_mm_fields_config(
+        self, hf_inputs: BatchFeature, hf_processor_mm_kwargs: Mapping[str, object]
+    ) -> Mapping[str, MultiModalFieldConfig]:
+        _, rest = _apart(hf_processor_mm_kwargs)
+        config = dict(super()._get_mm_fields_config(hf_inputs, rest))
+        if KEPT in hf_inputs:
+            own = {name: hf_inputs[name] for name in hf_inputs if name.startswith(items.FIELD)}
+            sizes = items.sizes_of(own, self._geometry.merge)
+            for name in own:
+                # The worker asks for numbers of these before it asks for the pixels.
+                config[name] = (
+                    MultiModalFieldConfig.flat_from_sizes("image", sizes[name])
+                    if name in sizes
+                    else MultiModalFieldConfig.batched("image", keep_on_cpu=True)
+                )
+        return config
+
+    def _get_prompt_updates(
+        self,
+        mm_items: MultiModalDataItems,
+        hf_processor_mm_kwargs: Mapping[str, Any],
+        out_mm_kwargs: MultiModalKwargsItems,
+    ) -> Sequence[PromptUpdate]:
+        wishes, rest = _apart(hf_processor_mm_kwargs)
+        updates = super()._get_prompt_updates(mm_items, rest, out_mm_kwargs)
+        if not wishes:
+            return updates
+        token = self.info.get_hf_config().image_token_id
+
+        def kept(number: int) -> list[int]:
+            return [token] * int(out_mm_kwargs["image"][number][KEPT].data)
+
+        own = PromptReplacement(modality="image", target=[token], replacement=kept)
+        return [own, *(update for update in updates if update.modality != "image")]
+
+    def _check_reach(self, result: Mapping[str, Any]) -> None:
+        """Refuse a prompt whose positions would leave the model's table before its length is used up.
+
+        Positions after a picture are native, so they run ahead of the tokens where fewer are kept than
+        the picture has on its longer side.
+        """
+        counts = [found.length for found in result["mm_placeholders"].get("image", [])]
+        grids, merge = [], self._geometry.merge
+        for item in result["mm_kwargs"].get("image", []):
+            if (
+                item is None
+            ):  # the worker has it; vLLM's caches never hold a picture that was refused
+                return
+            _, rows, columns = item["image_grid_thw"].data.tolist()
+            grids.append((rows // merge, columns // merge))
+        config = self.info.ctx.model_config
+        limit = self.info.get_hf_config().text_config.max_position_embeddings
+        ahead = places.ahead(grids, counts)
+        if ahead > limit - config.max_model_len:
+            raise ValueError(
+                f"{KEY} keeps {sum(counts)} tokens of pictures that are {sum(map(max, grids))} on their "
+                f"longer sides, which puts positions {ahead} ahead of the tokens: keep more, or start "
+                f"vLLM with --max-model-len {limit - ahead} or less (it is {config.max_model_len})"
+            )
+
+    @property
+    def _image_processor(self) -> Callable[..., BatchFeature]:
+        """The checkpoint's own; where the worker normalises the pixels, without doing it here."""
+        here = not self.info.ctx.get_mm_config().mm_device_do_normalize
+        return partial(self.info.get_image_processor(), do_rescale=here, do_normalize=here)
+
+    @property
+    def _geometry(self) -> Geometry:
+        vision = self.info.get_hf_config().vision_config
+        return Geometry(vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
+
+    @property
+    def _components(self) -> Components | None:
+        config = self.info.get_hf_config()
+        return parts_for(self.info.ctx.model_config.model, config.text_config.hidden_size)
+
+
+def _apart(kwargs: Mapping[str, Any]) -> tuple[list[Wish] | None, dict[str, Any]]:
+    """The wishes among a request's processor arguments, and the others, which are vLLM's."""
+    rest = {name: value for name, value in kwargs.items() if name != KEY}
+    return kwargs.get(KEY), rest
+
+
+def _picture(given: Any) -> Image.Image:
+    """A picture as PIL has it.
+
+    Raises:
+        ValueError: for an array or a tensor, of which the glance could not be made alike.
+    """
+    if isinstance(given, torch.Tensor) or not isinstance(given, Image.Image):
+        raise ValueError(f"{KEY} needs pictures as files or PIL images, not {type(given).__name__}")
+    return given
