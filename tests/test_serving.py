@@ -1,7 +1,9 @@
-"""The pure parts of the vLLM plugin: requests, positions, and the tower's loop held to `qwen.encoding`.
+"""The pure parts of the vLLM plugin, held to what `qwen` does with the same modules of transformers.
 
 What needs vLLM itself is `python -m tests.serving_proof`, in vLLM's own environment (docs/serving.md).
 """
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +12,9 @@ from arr_coc.attending import native_allocation
 from arr_coc.config import Config, Tensions
 from arr_coc.qwen import encoding
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
-from arr_coc.qwen.glance import encode_glances
-from arr_coc.serving import places, request, tower
+from arr_coc.qwen.glance import depth_needed, encode_glances, take_glance
+from arr_coc.realizing import Realizer
+from arr_coc.serving import asked, deciding, embedding, items, places, request, tower
 
 KEPT = torch.tensor([0, 3, 17, 18, 44, 79])
 
@@ -74,8 +77,8 @@ def test_wishes_that_differ_have_other_marks():
         request.parse(given, 1)[0].mark()
         for given in ({}, {"share": 0.1}, {"budget": 51}, {"cells": [[1]]}, {"cells": [[2]]})
     ]
-    asked = request.Wish(Config(), None, (5, 6)).mark()
-    assert len({*marks, asked, request.Wish(Config(), None, (5, 7)).mark()}) == 7
+    asked = [request.Wish(Config(), None, ((5,), words)).mark() for words in ((6,), (7,))]
+    assert len({*marks, *asked}) == 7
 
 
 # --- positions ---
@@ -94,6 +97,24 @@ def test_positions_are_those_of_the_stock_model_where_tokens_are_kept(tiny, pict
     assert torch.equal(own, stock[:, columns])
     assert own.shape[1] + delta == int(stock.max()) + 1  # where the answer begins
     assert delta == places.ahead([ask.picture.grid], [K])
+
+
+def test_several_pictures_stand_as_in_the_stock_model(tiny):
+    """Two pictures of other sizes with text between them, a few tokens of each."""
+    image, grids = tiny.inputs.image_token, [(4, 6), (5, 2)]
+    counts, starts = [24, 10], [3, 31]
+    ids = torch.tensor([[9] * 3 + [image] * 24 + [9] * 4 + [image] * 10 + [9] * 5])
+    thw = torch.tensor([[1, 2 * h, 2 * w] for h, w in grids])
+    stock, _ = tiny.model.model.get_rope_index(ids, (ids == image).int(), image_grid_thw=thw)
+    kept = [torch.tensor([1, 8, 23]), torch.tensor([0, 9])]
+    spans = [places.Span(3, grids[0], 3, kept[0]), places.Span(10, grids[1], 2, kept[1])]
+    own, delta = places.mrope_positions(ids.shape[1] - sum(counts) + 5, spans)
+    dropped = torch.ones(ids.shape[1], dtype=torch.bool)
+    for start, count, index in zip(starts, counts, kept):
+        dropped[start : start + count] = False
+        dropped[start + index] = True
+    assert torch.equal(own, stock[:, 0, dropped])
+    assert delta == places.ahead(grids, [3, 2])
 
 
 def test_text_after_a_picture_stands_alike_whatever_was_kept():
@@ -165,3 +186,126 @@ def test_the_loop_equals_the_encoder_with_a_glance_beside(host, picture):
         torch.testing.assert_close(plane, other, atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(without.planes[0], alone.features, atol=2e-5, rtol=1e-5)
     assert (with_context.planes[0] - without.planes[0]).abs().max() > 1e-2  # a context is noticed
+
+
+# --- what is sent, and what comes of it ---
+
+QUESTION = "what number is on the sign?"
+
+
+def prepared(host, image):
+    picture = host.picture(image)
+    return picture, items.Prepared(picture.patches, picture.grid, host.geometry)
+
+
+def asked_for(host, image, given, ids=None):
+    """A picture as the worker gets it, by way of its fields."""
+    ask = host.prepare(image, QUESTION)
+    placeholder = ask.prompt.image_token
+    ids = ids or [*ask.prompt.prefix[0].tolist(), placeholder, *ask.prompt.suffix[0].tolist()]
+    (wish,) = request.parse(given, 1)
+    wish = replace(wish, around=asked.around(ids, 0, placeholder))
+    words = asked.own_words(*wish.around, set(host.tokenizer.all_special_ids))
+    parts = host.image_processor, host.policy(wish.config), words
+    made = asked.make_asked(wish, prepared(host, image)[1], image, *parts)
+    return wish, asked.asked_of(asked.fields_of([made, made]))[1]
+
+
+def decider(host):
+    text = host.model.config.text_config
+    read = deciding.Reader(
+        host.model.model.language_model, text, host.attention_layers, depth_needed(host)
+    )
+    own = embedding.Embedder(own_tower(host), host.policy(Config()))
+    return deciding.Decider(
+        own, read, host.geometry, host.tokenizer.decode, host.inputs.image_token
+    )
+
+
+def test_the_question_is_found_in_the_prompts_ids(bundled, picture):
+    _, sent = asked_for(bundled, picture, {})
+    assert sent.words.tolist() == bundled.inputs.ids(QUESTION)[0].tolist()
+    assert asked.own_words([9, 1, 2], [8], {8, 9}) == [1, 2]  # the picture ends the prompt
+    assert asked.own_words([9], [8], {8, 9}) == [8]
+
+
+def test_a_picture_is_decided_by_the_prompt_without_the_others():
+    ids = [
+        1,
+        50,
+        9,
+        51,
+        2,
+        50,
+        9,
+        51,
+        50,
+        9,
+        51,
+        3,
+    ]  # 9 stands for a picture, 50 and 51 for its marks
+    assert asked.around(ids, 0, 9) == ([1, 50], [51, 2, 3])
+    assert asked.around(ids, 1, 9) == ([1, 2, 50], [51, 3])
+    assert asked.around(ids, 2, 9) == ([1, 2, 50], [51, 3])
+    with pytest.raises(ValueError, match="has 3 placeholders"):
+        asked.around(ids, 3, 9)
+
+
+@torch.inference_mode()
+def test_a_glance_is_read_as_in_transformers(host, picture):
+    """Attention of every head, states and the last token's, against `qwen.glance`."""
+    ask, run = host.prepare(picture, QUESTION), decider(host)
+    _, sent = asked_for(host, picture, {})
+    expected = take_glance(host, ask, 9)
+    small = tuple(expected.attention.shape[1:])
+    sent = replace(sent, small=small, glance=host.resized(picture, small).patches)
+    (seen,) = run.embedder.glanced([sent])
+    own = deciding._Host(run, seen, sent).glance(sent, QUESTION, 9)
+    for name in ("attention", "heads", "states", "answering"):
+        torch.testing.assert_close(
+            getattr(own, name), getattr(expected, name), atol=2e-4, rtol=1e-4, msg=name
+        )
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("given", [{}, {"share": 0.5, "context": "cells"}, {"context": "none"}])
+def test_the_same_cells_are_decided_and_the_same_tokens_come_of_them(host, picture, given):
+    run = decider(host)
+    wish, sent = asked_for(host, picture, given)
+    ask = host.prepare(picture, QUESTION)
+    realization = Realizer(host, host.policy(wish.config)).realize(ask, QUESTION, wish.config)
+    assert realization.fallback is None
+    (seen,) = run.embedder.glanced([sent])
+    assert torch.equal(run.decide(sent, seen).cells, realization.allocation.cells)
+    (rows,) = run.embed([sent])
+    expected = torch.cat(host.encode(ask.picture, realization).planes, 1)
+    features, offsets = places.without_channels(rows, expected.shape[1])
+    torch.testing.assert_close(features, expected, atol=1e-3, rtol=1e-3)
+    assert torch.equal(offsets[1:].T, realization.allocation.cells[:, 1:])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("context", ["glance", "cells", "none"])
+def test_given_cells_give_the_tokens_of_the_same_realization(bundled, picture, context):
+    """With the trained adapter, which reads the glance where little is kept."""
+    config = Config(glance="separate", share=0.1, context=context)
+    ask = bundled.prepare(picture, QUESTION)
+    realization = Realizer(bundled, bundled.policy(config)).realize(ask, QUESTION, config)
+    cells = realization.allocation.native_index().tolist()
+    (wish,) = request.parse({"cells": [cells], "context": context}, 1)
+    parts = bundled.image_processor, bundled.policy(config)
+    item = items.make_item(wish, prepared(bundled, picture)[1], picture, *parts)
+    merge = bundled.geometry.merge
+    item = items.items_of(items.fields_of([item, item]), [item.grid] * 2, merge)[1]
+    (rows,) = embedding.Embedder(own_tower(bundled), parts[1]).embed([item])
+    expected = torch.cat(bundled.encode(ask.picture, realization).planes, 1)
+    torch.testing.assert_close(rows, expected, atol=1e-4, rtol=1e-4)
+    plain = torch.cat(embedding.Embedder(own_tower(bundled), None).embed([item]), 1)
+    assert (plain - expected).abs().max() > 1e-3  # the adapter is noticed
+
+
+def test_imposed_tensions_travel(bundled, picture):
+    tensions = Tensions(1.0, 0.0, 0.3)
+    _, sent = asked_for(bundled, picture, {"tensions": {"compress": 1, "exploit": 0, "focus": 0.3}})
+    assert sent.tensions.compress == 1 and sent.tensions.exploit == 0
+    assert sent.tensions.focus == pytest.approx(tensions.focus, abs=1e-4)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from arr_coc.attending import native_allocation
 from arr_coc.components import Components
+from arr_coc.serving.asked import Asked
 from arr_coc.serving.items import Item
 from arr_coc.serving.tower import (
     Seen,
@@ -38,16 +39,21 @@ class Embedder:
     components: Components | None
 
     @torch.inference_mode()
-    def embed(self, items: Sequence[Item]) -> list[Tensor]:
-        """`(K, D * (1 + DeepStack planes))` of each picture, as vLLM's tower lays them side by side."""
-        glances = self._glances(items)
+    def embed(
+        self, items: Sequence[Item], glances: Sequence[Seen | None] | None = None
+    ) -> list[Tensor]:
+        """`(K, D * (1 + DeepStack planes))` of each picture, as vLLM's tower lays them side by side.
+
+        `glances` are what `glanced` gave for the same pictures, where it was asked before.
+        """
+        glances = self.glanced(items) if glances is None else glances
         shown = [self._kept(item, seen) for item, seen in zip(items, glances)]
         return [
             torch.cat(self._adapted(item, seen, glance), 1)
             for item, seen, glance in zip(items, show(self.tower, shown), glances)
         ]
 
-    def _glances(self, items: Sequence[Item]) -> list[Seen | None]:
+    def glanced(self, items: Sequence[Item | Asked]) -> list[Seen | None]:
         """What was seen of each picture at a glance, all in one call; None where none is asked for."""
         asked = [item for item in items if len(item.glance)]
         if not asked:
@@ -58,7 +64,7 @@ class Embedder:
 
     def _kept(self, item: Item, glance: Seen | None) -> Shown:
         shown = cells_shown(self.tower, item.patches, item.cells.cpu(), item.grid)
-        if glance is None:
+        if glance is None or not item.beside:
             return shown
         context = context_of(self.tower, glance, item.small, item.grid)
         index = item.index.cpu()

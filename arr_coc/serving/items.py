@@ -1,7 +1,6 @@
 """Items: what one picture is sent to the worker as, made beside the image processor; no vLLM.
 
-Cells given: only the patches that the encoder will see travel, not the picture. The fields are whole
-numbers but for the pixels, because vLLM casts fractions to the model's dtype.
+Cells given: only the patches that the encoder will see travel, not the picture.
 """
 
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from arr_coc.adapting import strength
 from arr_coc.attending import native_allocation
 from arr_coc.components import Components, context_for
 from arr_coc.config import glance_tokens
@@ -20,7 +20,7 @@ from arr_coc.qwen.inputs import Geometry, glance_grid
 from arr_coc.serving.request import Wish
 
 # Names of the fields, as the worker's model is called with them.
-FIELD = "arr_coc_"
+FIELD = "arr_coc_given_"
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Item:
         patches: `(S * merge**2, C)` of those cells.
         small: rows and columns of the glance; (0, 0) without one.
         glance: `(G * merge**2, C)` its patches.
+        beside: whether the kept cells attend to the glance's keys.
     """
 
     grid: tuple[int, int]
@@ -42,6 +43,7 @@ class Item:
     patches: Tensor
     small: tuple[int, int]
     glance: Tensor
+    beside: bool
 
     @property
     def index(self) -> Tensor:
@@ -98,12 +100,18 @@ def make_item(
     if context == "cells":
         shown = with_surroundings(with_halo(shown, config.halo), config.surrounding_cells(grid))
     small, patches = (0, 0), picture.patches[:0]
-    if context == "glance":
+    if context == "glance" or is_corrected_by_glance(kept / (grid[0] * grid[1]), components):
         small = glance_grid(grid, glance_tokens(grid, context))
         patches = small_patches(image, small, picture.geometry, image_processor)
-    return Item(
-        grid, kept, shown.cells, cell_patches(picture, shown), small, patches.to(picture.patches)
-    )
+    patches = patches.to(picture.patches)
+    own = cell_patches(picture, shown)
+    return Item(grid, kept, shown.cells, own, small, patches, context == "glance")
+
+
+def is_corrected_by_glance(share: float, components: Components | None) -> bool:
+    """Whether trained weights correct tokens by what a glance saw, where `share` of a picture is kept."""
+    adapter = components.adapter if components else None
+    return adapter is not None and adapter.sizes["glances"] and strength(share) > 0
 
 
 def small_patches(
@@ -128,6 +136,7 @@ def fields_of(items: list[Item]) -> dict[str, Tensor]:
         FIELD + "patches": torch.cat([item.patches for item in items]),
         FIELD + "small": torch.tensor([item.small for item in items]),
         FIELD + "glance": torch.cat([item.glance for item in items]),
+        FIELD + "beside": torch.tensor([item.beside for item in items]),
     }
 
 
@@ -147,8 +156,9 @@ def items_of(fields: dict[str, Tensor], grids: list[tuple[int, int]], merge: int
         name: fields[name].split(sizes.tolist()) for name, sizes in sizes_of(fields, merge).items()
     }
     kept, small = (fields[FIELD + name].tolist() for name in ("kept", "small"))
-    columns = zip(kept, *(rows[FIELD + name] for name in ("cells", "patches", "glance")), small)
+    rest = (rows[FIELD + name] for name in ("cells", "patches", "glance"))
+    columns = zip(kept, *rest, small, fields[FIELD + "beside"].tolist())
     return [
-        Item(grid, count, cells, patches, tuple(own), glance)
-        for grid, (count, cells, patches, glance, own) in zip(grids, columns, strict=True)
+        Item(grid, count, cells, patches, tuple(own), glance, beside)
+        for grid, (count, cells, patches, glance, own, beside) in zip(grids, columns, strict=True)
     ]

@@ -22,11 +22,9 @@ from vllm.multimodal.processing.inputs import ProcessorInputs
 
 from arr_coc.components import Components
 from arr_coc.qwen.inputs import Geometry
-from arr_coc.serving import items, places
+from arr_coc.serving import asked, items, places, sending
 from arr_coc.serving.parts import parts_for
 from arr_coc.serving.request import KEY, Wish, parse
-
-KEPT = items.FIELD + "kept"
 
 
 class FocusProcessor(Qwen3VLMultiModalProcessor):
@@ -41,24 +39,28 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
         given = inputs.hf_processor_mm_kwargs
         if KEY not in given:
             return super().apply(inputs, timing_ctx)
-        wishes = self._wishes(given[KEY], inputs.mm_data_items)
-        asked = replace(inputs, hf_processor_mm_kwargs={**given, KEY: wishes})
-        result = super().apply(asked, timing_ctx)
+        wishes = self._wishes(given[KEY], inputs)
+        told = replace(inputs, hf_processor_mm_kwargs={**given, KEY: wishes})
+        result = super().apply(told, timing_ctx)
         self._check_reach(result)
         return result
 
-    def _wishes(self, given: Any, mm_items: MultiModalDataItems) -> list[Wish]:
-        pictures = mm_items.get("image")
+    def _wishes(self, given: Any, inputs: ProcessorInputs) -> list[Wish]:
+        """What is asked of each picture, by which question."""
+        pictures = inputs.mm_data_items.get("image")
         if pictures is None:
             return parse(given, 0)
         if not isinstance(pictures, ImageProcessorItems):
             raise ValueError(f"{KEY} is for pictures, this request has their embeddings")
         if self.info.ctx.get_mm_config().is_multimodal_pruning_enabled():
             raise ValueError(f"{KEY} needs a vLLM that was started without video pruning")
-        wishes = parse(given, len(pictures))
-        if any(wish.cells is None for wish in wishes):
-            raise ValueError(f"{KEY} has no cells, expected them with the request")
-        return wishes
+        token = self.info.get_hf_config().image_token_id
+        return [
+            wish
+            if wish.cells is not None
+            else replace(wish, around=asked.around(inputs.prompt, number, token))
+            for number, wish in enumerate(parse(given, len(pictures)))
+        ]
 
     def _get_mm_hashes(self, inputs: ProcessorInputs) -> dict[str, list[str]]:
         wishes, rest = _apart(inputs.hf_processor_mm_kwargs)
@@ -92,38 +94,38 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
             return data
         merge = self._geometry.merge
         grids = [(h // merge, w // merge) for _, h, w in data["image_grid_thw"].tolist()]
-        sizes = [h * w * merge**2 for h, w in grids]
+        patches = data.pop("pixel_values").split([h * w * merge**2 for h, w in grids])
         pictures = mm_items["image"]
         made = [
-            items.make_item(
-                wish,
-                items.Prepared(patches, grid, self._geometry),
-                _picture(pictures.get(number)),
-                self._image_processor,
-                self._components,
-            )
-            for number, (wish, grid, patches) in enumerate(
-                zip(wishes, grids, data.pop("pixel_values").split(sizes), strict=True)
-            )
+            self._made(wish, items.Prepared(own, grid, self._geometry), pictures.get(number))
+            for number, (wish, grid, own) in enumerate(zip(wishes, grids, patches, strict=True))
         ]
-        data.update(items.fields_of(made))
+        # A request gives cells for all of its pictures or for none.
+        data.update((items if wishes[0].cells is not None else asked).fields_of(made))
         return data
+
+    def _made(self, wish: Wish, picture: items.Prepared, image: Any) -> items.Item | asked.Asked:
+        """What is sent of a picture."""
+        parts = (wish, picture, _picture(image), self._image_processor, self._components)
+        if wish.cells is not None:
+            return items.make_item(*parts)
+        special = set(self.info.get_tokenizer().all_special_ids)
+        return asked.make_asked(*parts, asked.own_words(*wish.around, special))
 
     def _get_mm_fields_config(
         self, hf_inputs: BatchFeature, hf_processor_mm_kwargs: Mapping[str, object]
     ) -> Mapping[str, MultiModalFieldConfig]:
         _, rest = _apart(hf_processor_mm_kwargs)
         config = dict(super()._get_mm_fields_config(hf_inputs, rest))
-        if KEPT in hf_inputs:
-            own = {name: hf_inputs[name] for name in hf_inputs if name.startswith(items.FIELD)}
-            sizes = items.sizes_of(own, self._geometry.merge)
-            for name in own:
-                # The worker asks for numbers of these before it asks for the pixels.
-                config[name] = (
-                    MultiModalFieldConfig.flat_from_sizes("image", sizes[name])
-                    if name in sizes
-                    else MultiModalFieldConfig.batched("image", keep_on_cpu=True)
-                )
+        own = {name: hf_inputs[name] for name in hf_inputs if sending.is_ours(name)}
+        sizes = sending.sizes_of(own, self._geometry.merge)
+        for name in own:
+            # Numbers are asked for before the pixels are on the device.
+            config[name] = (
+                MultiModalFieldConfig.flat_from_sizes("image", sizes[name])
+                if name in sizes
+                else MultiModalFieldConfig.batched("image", keep_on_cpu=True)
+            )
         return config
 
     def _get_prompt_updates(
@@ -139,7 +141,7 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
         token = self.info.get_hf_config().image_token_id
 
         def kept(number: int) -> list[int]:
-            return [token] * int(out_mm_kwargs["image"][number][KEPT].data)
+            return [token] * sending.kept_of(out_mm_kwargs["image"][number])
 
         own = PromptReplacement(modality="image", target=[token], replacement=kept)
         return [own, *(update for update in updates if update.modality != "image")]

@@ -29,13 +29,13 @@ class Wish:
         config: how to spend. Its glance is thrown away after use: one that stays in the cache stands at
             fractional positions, which vLLM's whole numbers cannot name.
         cells: raster indices of the native tokens to keep, rising; None lets the model decide.
-        question: token ids of the prompt around the picture's own, by which the model decides; empty where
-            cells are given. Two questions about a picture then never share a cache entry.
+        around: token ids of the prompt before and after the picture, by which the model decides; empty
+            where cells are given. Two questions about a picture then never share a cache entry.
     """
 
     config: Config
     cells: tuple[int, ...] | None = None
-    question: tuple[int, ...] = ()
+    around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     def kept(self, grid: tuple[int, int]) -> int:
         """How many tokens a picture of `grid` will have.

@@ -97,11 +97,11 @@ def show(tower: Tower, pictures: Sequence[Shown]) -> list[Seen]:
     noted: list[Layers] = [[] for _ in pictures]
     deepstack = []
     for number, block in enumerate(visual.blocks):
-        qkv = _first(block.attn.qkv(block.norm1(states)))
+        qkv = first(block.attn.qkv(block.norm1(states)))
         query, key, value = qkv.view(len(qkv), 3, -1, cos.shape[1]).unbind(
             1
         )  # (T, heads, head_dim)
-        query, key = _turned(query, cos, sin), _turned(key, cos, sin)
+        query, key = rotated(query, cos, sin), rotated(key, cos, sin)
         rows = [
             part.transpose(0, 1)[None].split(sizes, 2)  # (1, heads, P, head_dim) of each picture
             for part in (query, key, value)
@@ -113,7 +113,7 @@ def show(tower: Tower, pictures: Sequence[Shown]) -> list[Seen]:
                 keys, values = picture.beside[number]
                 k, v = torch.cat([keys, k], 2), torch.cat([values, v], 2)
             attended.append(F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1).flatten(1))
-        states = states + _first(block.attn.proj(torch.cat(attended)))
+        states = states + first(block.attn.proj(torch.cat(attended)))
         states = states + block.mlp(block.norm2(states))
         if number in visual.deepstack_visual_indexes:
             merger = visual.deepstack_merger_list[visual.deepstack_visual_indexes.index(number)]
@@ -152,21 +152,21 @@ def glance_places(small: tuple[int, int], grid: tuple[int, int], device: torch.d
     return native_places(raster_places(small, device), small, grid)
 
 
-def _learned(visual: Any, picture: Shown) -> Tensor:
-    """The learned position embeddings of a picture's patches, `(P, width)`."""
-    index, weight = interpolation_taps(
-        picture.positions, picture.patch_grid, visual.num_grid_per_side
-    )
-    return (visual.pos_embed(index) * weight[:, :, None]).sum(1)
-
-
-def _turned(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotated(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """`(T, heads, head_dim)` after the rotary embedding, computed in float32."""
     wide, (low, high) = states.float(), states.float().chunk(2, -1)
     turned = wide * cos[:, None] + torch.cat([-high, low], -1) * sin[:, None]
     return turned.to(states.dtype)
 
 
-def _first(output: Any) -> Tensor:
+def first(output: Any) -> Tensor:
     """vLLM's linear layers give their bias besides; transformers' do not."""
     return output[0] if isinstance(output, tuple) else output
+
+
+def _learned(visual: Any, picture: Shown) -> Tensor:
+    """The learned position embeddings of a picture's patches, `(P, width)`."""
+    index, weight = interpolation_taps(
+        picture.positions, picture.patch_grid, visual.num_grid_per_side
+    )
+    return (visual.pos_embed(index) * weight[:, :, None]).sum(1)
