@@ -45,7 +45,7 @@ BELOW = {
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
     "qwen": IDEA | {"homunculus"},
-    "benchmark": {"commands", "attending", "config", "peers", "provenance", "qwen"},
+    "benchmark": {"commands", "attending", "config", "peers", "provenance", "qwen", "serving"},
     "scenes": {"commands"},
     "peers": IDEA | {"qwen"},
     "service": IDEA | {"pictures", "qwen"},

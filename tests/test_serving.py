@@ -3,18 +3,33 @@
 What needs vLLM itself is `python -m tests.serving_proof`, in vLLM's own environment (docs/serving.md).
 """
 
+import base64
+import io
+import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
+from PIL import Image
 
 from arr_coc.attending import native_allocation
+from arr_coc.benchmark import serve as load
 from arr_coc.config import Config, Tensions
 from arr_coc.qwen import encoding
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
 from arr_coc.qwen.glance import depth_needed, encode_glances, take_glance
 from arr_coc.realizing import Realizer
-from arr_coc.serving import asked, deciding, embedding, items, places, request, tower
+from arr_coc.serving import (
+    asked,
+    deciding,
+    embedding,
+    items,
+    places,
+    request,
+    running,
+    tower,
+)
 
 KEPT = torch.tensor([0, 3, 17, 18, 44, 79])
 
@@ -309,3 +324,33 @@ def test_imposed_tensions_travel(bundled, picture):
     _, sent = asked_for(bundled, picture, {"tensions": {"compress": 1, "exploit": 0, "focus": 0.3}})
     assert sent.tensions.compress == 1 and sent.tensions.exploit == 0
     assert sent.tensions.focus == pytest.approx(tensions.focus, abs=1e-4)
+
+
+# --- requests to a server ---
+
+
+def test_looks_of_the_load_are_asked_as_they_are_named():
+    image = next(load.pictures(8, 1))
+    bodies = {look.name: load.asked(look, image, "m") for look in load.LOOKS}
+    assert image.size == (256, 256)
+    wish = {name: body.get("mm_processor_kwargs") for name, body in bodies.items()}
+    assert wish["focused 20 %"] == {"arr_coc": {"share": 0.2}}
+    assert wish["vLLM"] is wish["stock"] is wish["shrunk to 20 %"] is None
+    url = bodies["shrunk to 20 %"]["messages"][0]["content"][0]["image_url"]["url"]
+    width, height = Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))).size
+    assert (width // 32) * (height // 32) == 12 and width % 32 == height % 32 == 0
+    first, second = load.pictures(8, 1), load.pictures(8, 2)
+    assert next(first).tobytes() != next(second).tobytes()
+
+
+def test_rows_of_a_load_that_are_kept_are_not_measured_again(tmp_path):
+    kept = tmp_path / "rows.jsonl"
+    rows = [{"look": look.name, "concurrency": 1} for look in load.LOOKS]
+    kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    args = SimpleNamespace(concurrencies=[1])
+    assert load.measure(args, kept) == rows  # no server was started: there is none to start
+
+
+def test_a_server_that_cannot_start_is_said():
+    with pytest.raises(ValueError, match="does not listen"), running.running("no-such-model"):
+        pass
