@@ -27,7 +27,7 @@ from arr_coc.serving.deciding import Decider
 from arr_coc.serving.embedding import Embedder
 from arr_coc.serving.parts import fingerprint_of, parts_for
 from arr_coc.serving.processor import FocusProcessor
-from arr_coc.serving.reading import Reader, check_rotary
+from arr_coc.serving.reading import Reader
 from arr_coc.serving.tower import Tower
 
 
@@ -55,6 +55,17 @@ class FocusedQwen3VL(Qwen3VLForConditionalGeneration):
         tokens = vllm_config.scheduler_config.max_num_batched_tokens
         self.offsets = torch.zeros(3, tokens, dtype=torch.int64)
         self.is_moved = False
+
+    def load_weights(self, weights: Any) -> set[str]:
+        """As vLLM's.
+
+        Raises:
+            WeightsError: for trained weights that were made for another base: now, and not at the first
+                request, which would end the engine for everyone.
+        """
+        loaded = super().load_weights(weights)
+        _ = self.embedder
+        return loaded
 
     def embed_multimodal(self, **kwargs: object) -> Any:
         """As vLLM's; vLLM never mixes pictures with ARR-COC's fields and without in one call."""
@@ -135,13 +146,8 @@ class FocusedQwen3VL(Qwen3VLForConditionalGeneration):
 
     @cached_property
     def decider(self) -> Decider:
-        """The embedder with the text model's first layers, which read the glance.
-
-        Raises:
-            ValueError: for a rotary embedding that is not Qwen3-VL's own.
-        """
+        """The embedder with the text model's first layers, which read the glance."""
         text, vision = self.config.text_config, self.config.vision_config
-        check_rotary(text)
         parts = self.embedder.components
         heads = [parts.heads.sizes["heads"]] if parts is not None and parts.heads else []
         span = layers_in(ATTENTION_SPAN, text.num_hidden_layers)

@@ -24,6 +24,7 @@ from arr_coc.components import Components
 from arr_coc.qwen.inputs import Geometry
 from arr_coc.serving import asked, items, places, sending
 from arr_coc.serving.parts import parts_for
+from arr_coc.serving.reading import check_rotary
 from arr_coc.serving.request import KEY, Wish, parse
 
 
@@ -54,7 +55,9 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
             raise ValueError(f"{KEY} is for pictures, this request has their embeddings")
         if self.info.ctx.get_mm_config().is_multimodal_pruning_enabled():
             raise ValueError(f"{KEY} needs a vLLM that was started without video pruning")
-        token = self.info.get_hf_config().image_token_id
+        config = self.info.get_hf_config()
+        check_rotary(config.text_config)
+        token = config.image_token_id
         return [
             wish
             if wish.cells is not None
@@ -120,11 +123,13 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
         own = {name: hf_inputs[name] for name in hf_inputs if sending.is_ours(name)}
         sizes = sending.sizes_of(own, self._geometry.merge)
         for name in own:
-            # Numbers are asked for before the pixels are on the device.
+            # Of a picture that a cached prefix covers, vLLM sends the worker no more than it keeps on the
+            # CPU, and positions are made of that.
+            on_cpu = not sending.is_pixels(name)
             config[name] = (
-                MultiModalFieldConfig.flat_from_sizes("image", sizes[name])
+                MultiModalFieldConfig.flat_from_sizes("image", sizes[name], keep_on_cpu=on_cpu)
                 if name in sizes
-                else MultiModalFieldConfig.batched("image", keep_on_cpu=True)
+                else MultiModalFieldConfig.batched("image", keep_on_cpu=on_cpu)
             )
         return config
 

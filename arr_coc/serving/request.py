@@ -99,10 +99,11 @@ def _cells(given: Any) -> tuple[int, ...]:
     for cell in given:
         if isinstance(cell, bool) or not isinstance(cell, int) or cell < 0:
             raise ValueError(f"a cell is {cell!r}, expected a whole number, 0 or more")
-    if len(set(given)) != len(given):
-        twice = next(cell for cell in given if list(given).count(cell) > 1)
-        raise ValueError(f"cell {twice} is given twice, expected each place once")
-    return tuple(sorted(given))
+    rising = sorted(given)
+    for cell, after in zip(rising, rising[1:]):
+        if cell == after:
+            raise ValueError(f"cell {cell} is given twice, expected each place once")
+    return tuple(rising)
 
 
 def _tensions(given: Any) -> Tensions:

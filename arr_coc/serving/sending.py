@@ -7,12 +7,18 @@ from torch import Tensor
 
 from arr_coc.serving import asked, items
 
+PIXELS = ("patches", "glance", "samples")
 KEPT, NUMBERS = items.FIELD + "kept", asked.FIELD + "numbers"
 
 
 def is_ours(name: str) -> bool:
     """Whether a field is one of ARR-COC's."""
     return name.startswith((items.FIELD, asked.FIELD))
+
+
+def is_pixels(name: str) -> bool:
+    """Whether a field holds pixels, which alone are worth sending to a device."""
+    return name.endswith(PIXELS)
 
 
 def sizes_of(fields: Mapping[str, Tensor], merge: int) -> dict[str, Tensor]:
