@@ -17,6 +17,9 @@ from PIL import Image
 
 from arr_coc.serving.request import KEY
 
+# As `vllm serve`, whose own command asks for the version of a package "vllm": the one for the CPU has
+# another name.
+SERVER = "vllm.entrypoints.openai.api_server"
 HOST = "127.0.0.1"
 START_LIMIT_S, END_LIMIT_S, ANSWER_LIMIT_S = 600, 60, 600
 # On a machine without a GPU: a small cache, and no core of its own for any thread.
@@ -27,7 +30,7 @@ ON_CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 def running(
     model: str, words: Sequence[str] = (), *, port: int = 8523, with_plugin: bool = True
 ) -> Iterator[str]:
-    """`vllm serve MODEL WORDS` for the time of the block; its address.
+    """A server of a model, as `vllm serve MODEL WORDS`, for the time of the block; its address.
 
     Args:
         model: Hub id or folder.
@@ -38,7 +41,7 @@ def running(
     Raises:
         ValueError: where the server ends, or does not listen within ten minutes.
     """
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *words]
+    command = [sys.executable, "-m", SERVER, "--model", model, *words]
     command += ["--host", HOST, "--port", str(port)]
     environment = ON_CPU | dict(os.environ) | ({} if with_plugin else {"VLLM_PLUGINS": ""})
     # A session of its own: the engine's processes end with the server.
