@@ -1,6 +1,6 @@
 """Requests a second and seconds to the first word of a vLLM server, at several concurrencies.
 
-    python -m arr_coc.benchmark.serve --out results/serving-load.json
+    python -m arr_coc.benchmark.serve --server="--enforce-eager" --out results/serving-load.json
     python -m arr_coc.benchmark.serve --model Qwen/Qwen3-VL-2B-Instruct --dtype bfloat16 --out runs/gpu.json
 
 In vLLM's own environment (docs/serving.md). The same server is asked with everything kept, with some of
@@ -11,6 +11,7 @@ come: the same command goes on with those that are missing.
 
 import argparse
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -106,7 +107,7 @@ def words_of(args: argparse.Namespace) -> list[str]:
     words += ["--max-num-seqs", str(max(args.concurrencies)), "--no-enable-prefix-caching"]
     words += ["--mm-processor-kwargs", json.dumps(size), "--mm-processor-cache-gb", "0"]
     words += ["--limit-mm-per-prompt", json.dumps({"image": 1, "video": 0})]
-    return [*words, *args.server]
+    return [*words, *shlex.split(args.server)]
 
 
 def measure(args: argparse.Namespace, kept: Path) -> list[dict[str, Any]]:
@@ -145,7 +146,9 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--dtype", default="float32")
     p.add_argument("--concurrencies", type=int, nargs="+", default=list(CONCURRENCIES))
     p.add_argument("--at-least", type=int, default=AT_LEAST, help="requests of each row")
-    p.add_argument("--server", nargs="*", default=[], help="further arguments of vllm serve")
+    p.add_argument(
+        "--server", default="", help='further arguments of vLLM, as --server="--enforce-eager"'
+    )
     p.add_argument("--out", type=Path, required=True, help="json to write")
     args = p.parse_args(arguments)
     if args.side < 2:
