@@ -68,7 +68,7 @@ def mrope_positions(length: int, spans: Sequence[Span]) -> tuple[Tensor, int]:
 
 
 def ahead(grids: Sequence[tuple[int, int]], kept: Sequence[int]) -> int:
-    """By how much positions after some pictures are ahead of the tokens' numbers; below 0 for behind."""
+    """By how much positions after pictures are ahead of the tokens' numbers; below 0 for behind."""
     return sum(max(grid) - count for grid, count in zip(grids, kept, strict=True))
 
 

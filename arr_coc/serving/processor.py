@@ -42,9 +42,7 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
             return super().apply(inputs, timing_ctx)
         wishes = self._wishes(given[KEY], inputs)
         told = replace(inputs, hf_processor_mm_kwargs={**given, KEY: wishes})
-        result = super().apply(told, timing_ctx)
-        self._check_reach(result)
-        return result
+        return super().apply(told, timing_ctx)
 
     def _wishes(self, given: Any, inputs: ProcessorInputs) -> list[Wish]:
         """What is asked of each picture, by which question."""
@@ -109,6 +107,7 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
 
     def _made(self, wish: Wish, picture: items.Prepared, image: Any) -> items.Item | asked.Asked:
         """What is sent of a picture."""
+        self._check_reach(wish, picture.grid)
         parts = (wish, picture, _picture(image), self._image_processor, self._components)
         if wish.cells is not None:
             return items.make_item(*parts)
@@ -151,29 +150,21 @@ class FocusProcessor(Qwen3VLMultiModalProcessor):
         own = PromptReplacement(modality="image", target=[token], replacement=kept)
         return [own, *(update for update in updates if update.modality != "image")]
 
-    def _check_reach(self, result: Mapping[str, Any]) -> None:
-        """Refuse a prompt whose positions would leave the model's table before its length is used up.
+    def _check_reach(self, wish: Wish, grid: tuple[int, int]) -> None:
+        """Refuse a wish whose positions could leave the model's table before its length is used up.
 
-        Positions after a picture are native, so they run ahead of the tokens where fewer are kept than
-        the picture has on its longer side.
+        Before a picture enters vLLM's caches: they mirror each other, and the worker's would never learn
+        of one that is refused later.
         """
-        counts = [found.length for found in result["mm_placeholders"].get("image", [])]
-        grids, merge = [], self._geometry.merge
-        for item in result["mm_kwargs"].get("image", []):
-            if (
-                item is None
-            ):  # the worker has it; vLLM's caches never hold a picture that was refused
-                return
-            _, rows, columns = item["image_grid_thw"].data.tolist()
-            grids.append((rows // merge, columns // merge))
         config = self.info.ctx.model_config
         limit = self.info.get_hf_config().text_config.max_position_embeddings
-        ahead = places.ahead(grids, counts)
+        ahead = wish.pictures * places.ahead([grid], [wish.kept(grid)])
         if ahead > limit - config.max_model_len:
             raise ValueError(
-                f"{KEY} keeps {sum(counts)} tokens of pictures that are {sum(map(max, grids))} on their "
-                f"longer sides, which puts positions {ahead} ahead of the tokens: keep more, or start "
-                f"vLLM with --max-model-len {limit - ahead} or less (it is {config.max_model_len})"
+                f"{KEY} keeps {wish.kept(grid)} tokens of a picture of {grid[0]}x{grid[1]}, which with "
+                f"{wish.pictures} such pictures puts positions {ahead} ahead of the tokens: keep more, "
+                f"or start vLLM with --max-model-len {limit - ahead} or less (it is "
+                f"{config.max_model_len})"
             )
 
     @property

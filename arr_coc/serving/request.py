@@ -31,11 +31,13 @@ class Wish:
         cells: raster indices of the native tokens to keep, rising; None lets the model decide.
         around: token ids of the prompt before and after the picture, by which the model decides; empty
             where cells are given. Two questions about a picture then never share a cache entry.
+        pictures: how many its request has.
     """
 
     config: Config
     cells: tuple[int, ...] | None = None
     around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    pictures: int = 1
 
     def kept(self, grid: tuple[int, int]) -> int:
         """How many tokens a picture of `grid` will have.
@@ -88,9 +90,10 @@ def parse(given: Any, pictures: int) -> list[Wish]:
                 f"cells is {_shown(lists)}, expected a list of cells for each of {pictures} pictures"
             )
         config = Config(**shared)
-        return [Wish(config, _cells(cells)) for cells in lists]
+        return [Wish(config, _cells(cells), pictures=pictures) for cells in lists]
     values = _each(given.get(name, SHARE), pictures, name)
-    return [Wish(Config(**shared, **{name: _number(value, name)})) for value in values]
+    configs = [Config(**shared, **{name: _number(value, name)}) for value in values]
+    return [Wish(config, pictures=pictures) for config in configs]
 
 
 def _cells(given: Any) -> tuple[int, ...]:
