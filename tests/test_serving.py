@@ -4,9 +4,13 @@ What needs vLLM itself is `python -m tests.serving_proof`, in vLLM's own environ
 """
 
 import base64
+import importlib
 import io
 import json
+import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,10 +28,12 @@ from arr_coc.serving import (
     asked,
     deciding,
     embedding,
+    environment,
     items,
     places,
     request,
     running,
+    sending,
     tower,
 )
 
@@ -354,3 +360,42 @@ def test_rows_of_a_load_that_are_kept_are_not_measured_again(tmp_path):
 def test_a_server_that_cannot_start_is_said():
     with pytest.raises(ValueError, match="does not listen"), running.running("no-such-model"):
         pass
+
+
+# --- how vLLM finds it ---
+
+
+def test_vllm_is_told_where_the_plugin_is(monkeypatch):
+    project = tomllib.loads((environment.ROOT / "pyproject.toml").read_text())["project"]
+    module, name = project["entry-points"]["vllm.general_plugins"]["arr_coc"].split(":")
+    assert project["optional-dependencies"]["vllm"] == ["vllm>=0.32,<0.33"]
+    registered = {}
+    registry = SimpleNamespace(register_model=lambda *pair: registered.update([pair]))
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(ModelRegistry=registry))
+    getattr(importlib.import_module(module), name)()
+    ((architecture, path),) = registered.items()
+    assert architecture == "Qwen3VLForConditionalGeneration"
+    file = environment.ROOT / (path.split(":")[0].replace(".", "/") + ".py")
+    assert f"\nclass {path.split(':')[1]}(Qwen3VLForConditionalGeneration):" in file.read_text()
+
+
+def test_the_environment_has_no_needs_of_the_tests():
+    words = [word for step in environment.steps(Path("python"), "cpu") for word in step]
+    assert not any("requirements" in word for word in words)
+    assert environment.steps(Path("python"), "cpu")[-1][3] == "uninstall"  # the last word
+    assert environment.steps(Path("python"), "gpu")[0][-1] == f"{environment.ROOT}[vllm]"
+
+
+def test_pixels_alone_go_to_the_device():
+    """What positions are made of must stay: of a covered picture a worker gets nothing else."""
+    names = {
+        items.FIELD + name for name in ("kept", "shown", "cells", "patches", "small", "glance")
+    }
+    assert {name for name in names if sending.is_pixels(name)} == {
+        items.FIELD + "patches",
+        items.FIELD + "glance",
+    }
+    assert sending.is_pixels(asked.FIELD + "samples") and not sending.is_pixels(sending.NUMBERS)
+    assert sending.is_ours(sending.KEPT) and not sending.is_ours("pixel_values")
+    assert sending.kept_of({sending.KEPT: SimpleNamespace(data=torch.tensor(7))}) == 7
+    assert sending.kept_of({"pixel_values": None}) is None
