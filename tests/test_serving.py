@@ -306,6 +306,17 @@ def test_the_same_cells_are_decided_and_the_same_tokens_come_of_them(host, pictu
 
 
 @torch.inference_mode()
+def test_where_everything_is_kept_nothing_is_read(tiny, picture):
+    run = replace(decider(tiny), reader=None)
+    _, sent = asked_for(tiny, picture, {"share": 1})
+    (rows,) = run.embed([sent])
+    expected = torch.cat(tiny.encode(tiny.picture(picture), None).planes, 1)
+    features, offsets = places.without_channels(rows, expected.shape[1])
+    torch.testing.assert_close(features, expected, atol=1e-3, rtol=1e-3)
+    assert (offsets[1] * sent.grid[1] + offsets[2]).tolist() == list(range(80))
+
+
+@torch.inference_mode()
 @pytest.mark.parametrize("context", ["glance", "cells", "none"])
 def test_given_cells_give_the_tokens_of_the_same_realization(bundled, picture, context):
     """With the trained adapter, which reads the glance where little is kept."""

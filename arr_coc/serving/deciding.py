@@ -53,6 +53,8 @@ class Decider:
 
     def decide(self, picture: Asked, seen: Seen) -> Allocation:
         """Which native tokens to keep of a picture whose glance was encoded: as many as it asks for."""
+        if picture.kept == picture.grid[0] * picture.grid[1]:
+            return uniform(picture.grid, picture.kept)  # there is nothing to decide
         host = _Host(self, seen, picture)
         question = self.words(picture.words.tolist())
         realizer = Realizer(host, self.embedder.components)
