@@ -23,6 +23,7 @@ from arr_coc.config import Config, Tensions
 from arr_coc.qwen import encoding
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
 from arr_coc.qwen.glance import depth_needed, encode_glances, take_glance
+from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.realizing import Realizer
 from arr_coc.serving import (
     asked,
@@ -30,6 +31,7 @@ from arr_coc.serving import (
     embedding,
     environment,
     items,
+    parts,
     places,
     request,
     running,
@@ -227,8 +229,8 @@ def asked_for(host, image, given, ids=None):
     (wish,) = request.parse(given, 1)
     wish = replace(wish, around=asked.around(ids, 0, placeholder))
     words = asked.own_words(*wish.around, set(host.tokenizer.all_special_ids))
-    parts = host.image_processor, host.policy(wish.config), words
-    made = asked.make_asked(wish, prepared(host, image)[1], image, *parts)
+    own = host.image_processor, host.policy(wish.config), words
+    made = asked.make_asked(wish, prepared(host, image)[1], image, *own)
     return wish, asked.asked_of(asked.fields_of([made, made]))[1]
 
 
@@ -325,11 +327,11 @@ def test_given_cells_give_the_tokens_of_the_same_realization(bundled, picture, c
     realization = Realizer(bundled, bundled.policy(config)).realize(ask, QUESTION, config)
     cells = realization.allocation.native_index().tolist()
     (wish,) = request.parse({"cells": [cells], "context": context}, 1)
-    parts = bundled.image_processor, bundled.policy(config)
-    item = items.make_item(wish, prepared(bundled, picture)[1], picture, *parts)
+    own = bundled.image_processor, bundled.policy(config)
+    item = items.make_item(wish, prepared(bundled, picture)[1], picture, *own)
     merge = bundled.geometry.merge
     item = items.items_of(items.fields_of([item, item]), [item.grid] * 2, merge)[1]
-    (rows,) = embedding.Embedder(own_tower(bundled), parts[1]).embed([item])
+    (rows,) = embedding.Embedder(own_tower(bundled), own[1]).embed([item])
     expected = torch.cat(bundled.encode(ask.picture, realization).planes, 1)
     torch.testing.assert_close(rows, expected, atol=1e-4, rtol=1e-4)
     plain = torch.cat(embedding.Embedder(own_tower(bundled), None).embed([item]), 1)
@@ -388,6 +390,22 @@ def test_vllm_is_told_where_the_plugin_is(monkeypatch):
     assert architecture == "Qwen3VLForConditionalGeneration"
     file = environment.ROOT / (path.split(":")[0].replace(".", "/") + ".py")
     assert f"\nclass {path.split(':')[1]}(Qwen3VLForConditionalGeneration):" in file.read_text()
+
+
+def test_weights_are_read_alike_whatever_dtype_vllm_loads_in(bundled):
+    table = bundled.model.get_input_embeddings().weight.bfloat16()
+    mark, size = bundled.identity()["fingerprint"], table.shape[1]
+    parts.parts_for.cache_clear()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert parts.fingerprint_of(bundled.model.config.text_config, table) == mark
+        own = parts.parts_for(str(BUNDLED_BASE), size, mark)
+        assert torch.get_default_dtype() == torch.bfloat16
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {p.dtype for p in own.parameters()} == {torch.float32}
+    with pytest.raises(ValueError, match="of the same size but other weights"):
+        parts.parts_for(str(BUNDLED_BASE), size, "0" * 16)
 
 
 def test_the_environment_has_no_needs_of_the_tests():

@@ -3,11 +3,14 @@
 `ARR_COC_WEIGHTS` names them, as for the page; the bundled base takes its own, any other base none.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from arr_coc.components import Components, fingerprint
@@ -30,9 +33,10 @@ def parts_for(base: str, embedding_size: int, mark: str | None = None) -> Compon
     is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
     named = weights.default_weights(is_bundled)
     revision = next(iter(weights.revisions()), None)
-    return weights.load_components(
-        named, revision, base=base, embedding_size=embedding_size, fingerprint=mark
-    )
+    with _as_elsewhere():
+        return weights.load_components(
+            named, revision, base=base, embedding_size=embedding_size, fingerprint=mark
+        )
 
 
 def fingerprint_of(text_config: Any, table: Tensor) -> str:
@@ -41,4 +45,19 @@ def fingerprint_of(text_config: Any, table: Tensor) -> str:
         config=SimpleNamespace(get_text_config=lambda: text_config),
         get_input_embeddings=lambda: SimpleNamespace(weight=table),
     )
-    return fingerprint(holder)
+    with _as_elsewhere():
+        return fingerprint(holder)
+
+
+@contextmanager
+def _as_elsewhere() -> Iterator[None]:
+    """With float32 as torch's default, which vLLM sets to the model's dtype while it loads.
+
+    In bfloat16 the trained parts would be rounded, and the rows of a fingerprint would be others.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
