@@ -10,6 +10,7 @@ import json
 import sys
 import tomllib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from arr_coc.benchmark import serve as load
 from arr_coc.config import Config, Tensions
 from arr_coc.qwen import encoding
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
+from arr_coc.qwen.context import surrounded
 from arr_coc.qwen.glance import depth_needed, encode_glances, take_glance
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.realizing import Realizer
@@ -202,7 +204,8 @@ def test_the_loop_equals_the_encoder_with_a_glance_beside(host, picture):
     places_ = tower.glance_places(small, ask.grid, patches.device)
     torch.testing.assert_close(places_, tokens.places)
     shown = tower.cells_shown(run, cell_patches(ask, kept), kept.cells, ask.grid)
-    beside = tower.Shown(shown.patches, shown.positions, shown.patch_grid, own.beside(kept))
+    around = surrounded(own, kept, partial(run.angles, shown.positions))
+    beside = tower.Shown(shown.patches, shown.positions, shown.patch_grid, around)
     with_context, without = tower.show(run, [beside, shown])
     alone = encoding.encode_before(run.visual, ask, kept)
     for plane, other in zip(with_context.planes, expected.planes, strict=True):

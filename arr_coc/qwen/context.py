@@ -7,7 +7,8 @@ attention function; nothing is kept in the model, and a call without it runs the
 before.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,6 +202,31 @@ class EncoderContext:
         return layers
 
 
+def surrounded(
+    context: EncoderContext,
+    kept: Allocation,
+    angles: Callable[[], Angles],
+    lora: EncoderLoRA | None = None,
+) -> Surrounded | None:
+    """What kept cells meet of a context; None where nothing of it is left.
+
+    Args:
+        context: of their picture's glance.
+        kept: the cells.
+        angles: gives those of their patches' positions, where they are needed.
+        lora: corrects queries, keys and values, the more the less is kept.
+    """
+    strength = 1 - len(kept) / math.prod(kept.grid)
+    layers = context.beside(kept, lora, strength)
+    return layers and Surrounded(layers, angles(), lora, strength)
+
+
+def turned(visual: nn.Module, positions: Tensor) -> Angles:
+    """The angles of a tower's rotary embedding at patch coordinates `(P, 2)`."""
+    weight = visual.patch_embed.proj.weight  # told for its dtype and device alone
+    return visual.rotary_pos_emb(weight, positions.to(weight.device))
+
+
 def rotated(query: Tensor, key: Tensor, angles: Angles) -> tuple[Tensor, Tensor]:
     """Two `(1, heads, P, head_dim)` turned by the rotary embedding of P patches' positions."""
     first, second = apply_rotary_pos_emb_vision(
@@ -223,13 +249,11 @@ def native_context(
         small: the glance's picture.
         grid: `(h, w)` of the whole picture in native tokens.
     """
-    merge, key = small.geometry.merge, recorded[0][0]
+    merge = small.geometry.merge
     native, own = (
         cell_patch_positions(equal_cells(small.grid, frame), merge) for frame in (grid, small.grid)
     )
-    turn, at_native = (
-        visual.rotary_pos_emb(key, where.to(key.device)) for where in (native - own, native)
-    )
+    turn, at_native = (turned(visual, where) for where in (native - own, native))
     return EncoderContext(recorded, turn, at_native, small.grid, merge)
 
 

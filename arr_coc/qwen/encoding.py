@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,8 +33,9 @@ from arr_coc.qwen.context import (
     EncoderContext,
     PerPicture,
     Recorder,
-    Surrounded,
     is_installed,
+    surrounded,
+    turned,
 )
 from arr_coc.qwen.inputs import Picture, raster_places
 from arr_coc.realizing import Realization
@@ -155,31 +157,15 @@ def encode_kept(
         taps.append(interpolation_taps(at, picture.patch_grid, visual.num_grid_per_side))
         places.append(cell_places(bounds))
     contexts = contexts or [None] * len(pictures)
-    surrounded = [
-        _surrounded(visual, context, kept, at, lora)
+    around = [
+        context and surrounded(context, kept, partial(turned, visual, at), lora)
         for context, kept, at in zip(contexts, allocations, positions, strict=True)
     ]
-    beside = Beside(visual, surrounded) if any(surrounded) else None
+    beside = Beside(visual, around) if any(around) else None
     planes = _encode_segments(visual, patches, positions, taps, beside)
     # Halo and surroundings come after the kept cells of each picture.
     whole = _token_sets(planes, places)
     return [tokens.at(slice(len(kept))) for tokens, kept in zip(whole, allocations)]
-
-
-def _surrounded(
-    visual: torch.nn.Module,
-    context: EncoderContext | None,
-    kept: Allocation,
-    positions: Tensor,
-    lora: EncoderLoRA | None,
-) -> Surrounded | None:
-    """What kept cells, whose patches stand at `positions`, meet of a context; None for nothing."""
-    strength = 1 - len(kept) / math.prod(kept.grid)
-    layers = context and context.beside(kept, lora, strength)
-    if not layers:
-        return None
-    angles = visual.rotary_pos_emb(layers[0][0], positions)
-    return Surrounded(layers, angles, lora, strength)
 
 
 def encode_patches(

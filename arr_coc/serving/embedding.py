@@ -6,12 +6,14 @@ beside, and trained weights correct what came of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from arr_coc.attending import native_allocation
 from arr_coc.components import Components
+from arr_coc.qwen.context import surrounded
 from arr_coc.serving.asked import Asked
 from arr_coc.serving.items import Item
 from arr_coc.serving.tower import (
@@ -69,7 +71,9 @@ class Embedder:
         context = context_of(self.tower, glance, item.small, item.grid)
         index = item.index.cpu()
         kept = native_allocation(index, item.grid, torch.zeros(len(index)))
-        beside = context.beside(kept)
+        lora = self.components and self.components.lora
+        angles = partial(self.tower.angles, shown.positions)
+        beside = surrounded(context, kept, angles, lora)
         return Shown(shown.patches, shown.positions, shown.patch_grid, beside)
 
     def _adapted(self, item: Item, seen: Seen, glance: Seen | None) -> list[Tensor]:
@@ -83,4 +87,5 @@ class Embedder:
             at = glance_places(item.small, item.grid, planes[0].device)
             glanced = (glance.planes, at)
         share = item.kept / (item.grid[0] * item.grid[1])
-        return self.components.adapt(planes, places, glanced, share)
+        context = "glance" if item.beside else "cells"
+        return self.components.adapt(planes, places, glanced, share, context)

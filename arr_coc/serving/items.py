@@ -100,7 +100,9 @@ def make_item(
     if context == "cells":
         shown = with_surroundings(with_halo(shown, config.halo), config.surrounding_cells(grid))
     small, patches = (0, 0), picture.patches[:0]
-    if context == "glance" or is_corrected_by_glance(kept / (grid[0] * grid[1]), components):
+    if context == "glance" or is_corrected_by_glance(
+        kept / (grid[0] * grid[1]), components, context
+    ):
         small = glance_grid(grid, glance_tokens(grid, context))
         patches = small_patches(image, small, picture.geometry, image_processor)
     patches = patches.to(picture.patches)
@@ -108,10 +110,10 @@ def make_item(
     return Item(grid, kept, shown.cells, own, small, patches, context == "glance")
 
 
-def is_corrected_by_glance(share: float, components: Components | None) -> bool:
+def is_corrected_by_glance(share: float, components: Components | None, context: str) -> bool:
     """Whether trained weights correct tokens by what a glance saw, where `share` of a picture is kept."""
     adapter = components.adapter if components else None
-    return adapter is not None and adapter.sizes["glances"] and strength(share) > 0
+    return adapter is not None and adapter.sizes["glances"] and strength(share, context) > 0
 
 
 def small_patches(

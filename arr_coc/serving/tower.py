@@ -16,7 +16,7 @@ from torch import Tensor
 
 from arr_coc.attending import Allocation
 from arr_coc.qwen.cells import cell_patch_positions, interpolation_taps
-from arr_coc.qwen.context import EncoderContext, Layers, equal_cells
+from arr_coc.qwen.context import EncoderContext, Layers, Surrounded, equal_cells
 from arr_coc.qwen.inputs import native_places, raster_places
 
 # Of the rotary embedding, where a config names none.
@@ -68,13 +68,13 @@ class Shown:
         patches: `(P, C)` whole merge units in block order.
         positions: `(P, 2)` float32 patch coordinates on the native grid.
         patch_grid: rows and columns of that grid.
-        beside: keys and values of a context, by block; None for none.
+        beside: what they meet of a context; None for none.
     """
 
     patches: Tensor
     positions: Tensor
     patch_grid: tuple[int, int]
-    beside: Layers | None = None
+    beside: Surrounded | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,8 @@ def show(tower: Tower, pictures: Sequence[Shown]) -> list[Seen]:
         for picture, layers, q, k, v in zip(pictures, noted, *rows):
             layers.append((k, v))
             if picture.beside is not None:
-                keys, values = picture.beside[number]
+                q, k, v = picture.beside.corrected(number, q, k, v)
+                keys, values = picture.beside.layers[number]
                 k, v = torch.cat([keys, k], 2), torch.cat([values, v], 2)
             attended.append(F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1).flatten(1))
         states = states + first(block.attn.proj(torch.cat(attended)))
@@ -144,7 +145,8 @@ def context_of(
         cell_patch_positions(equal_cells(small, frame), tower.merge) for frame in (grid, small)
     )
     device = seen.planes[0].device
-    return EncoderContext(seen.layers, tower.angles((native - own).to(device)), small, tower.merge)
+    turn, at_native = (tower.angles(where.to(device)) for where in (native - own, native))
+    return EncoderContext(seen.layers, turn, at_native, small, tower.merge)
 
 
 def glance_places(small: tuple[int, int], grid: tuple[int, int], device: torch.device) -> Tensor:
