@@ -46,9 +46,10 @@ BELOW = {
     "homunculus": {"attending", "config", "ranking"},
     "qwen": IDEA | {"homunculus"},
     "benchmark": {"commands", "attending", "config", "peers", "provenance", "qwen"},
+    "check": IDEA | {"provenance", "qwen"},
     "scenes": {"commands"},
     "peers": IDEA | {"qwen"},
-    "service": IDEA | {"pictures", "qwen"},
+    "service": IDEA | {"check", "pictures", "qwen"},
     "evaluate": {
         "commands",
         "components",
@@ -202,7 +203,7 @@ def test_every_command_has_help(command):
 
 
 def test_there_are_commands():
-    names = {"benchmark", "evaluate", "hub", "pretrain", "record", "scenes", "tensions", "train"}
+    names = {"benchmark", "check", "evaluate", "hub", "pretrain", "record", "scenes", "tensions", "train"}
     assert {f"arr_coc.{name}" for name in names} <= set(COMMANDS)
 
 
