@@ -203,7 +203,17 @@ def test_every_command_has_help(command):
 
 
 def test_there_are_commands():
-    names = {"benchmark", "check", "evaluate", "hub", "pretrain", "record", "scenes", "tensions", "train"}
+    names = {
+        "benchmark",
+        "check",
+        "evaluate",
+        "hub",
+        "pretrain",
+        "record",
+        "scenes",
+        "tensions",
+        "train",
+    }
     assert {f"arr_coc.{name}" for name in names} <= set(COMMANDS)
 
 
