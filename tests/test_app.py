@@ -358,7 +358,7 @@ def test_model_text_is_escaped_everywhere():
         results.answers(finished(text=evil), finished(error=evil), truth=evil),
         results.message(evil),
         frame.badge_failed(evil),
-        frame.badge_ready(evil, False, evil, True, [evil]),
+        frame.badge_ready(evil, False, evil, True, [evil], evil),
     ]
     for text in shown:
         assert "<img" not in text and "&lt;img" in text and "${7*6}" in text

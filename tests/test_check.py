@@ -16,11 +16,14 @@ from arr_coc.check.lines import Line, Red, tried
 from arr_coc.check.report import Report, markdown
 from arr_coc.components import Components
 from arr_coc.config import Config
+from arr_coc.page.local_handlers import LocalHandlers
+from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.qwen import encoding
 from arr_coc.qwen import weights as qwen_weights
 from arr_coc.qwen.inputs import Prompt
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.paying import FOCUSED, FULL, STAGES, StageTimes
+from arr_coc.service.loader import Loader
 from tests import rehearsal_folder
 
 CHECKS = [
@@ -251,6 +254,38 @@ def test_the_short_form_never_raises(small, monkeypatch):
     monkeypatch.setattr(small, "prepare", None)
     said = trials.quick(small)
     assert said.startswith("The check at the start found: TypeError")
+
+
+def shown_by(loader, tmp_path) -> str:
+    """The page's header once this loader is ready."""
+    return ModelHandlers(LocalHandlers(tmp_path), loader, None).on_ready().header
+
+
+def test_the_page_shows_it_in_the_tooltip_of_the_model(monkeypatch, tmp_path):
+    monkeypatch.setenv("ARR_COC_BASE", str(BUNDLED_BASE))
+    loader = Loader()
+    loader.load("cpu")
+    header = shown_by(loader, tmp_path)
+    assert loader.error is None and 'title="The base model both looks share. Checked at' in header
+    assert "bit for bit" in header
+    lent = Loader(warm=False)  # on ZeroGPU there is no GPU yet
+    lent.load("cpu")
+    assert lent.health == "" and 'title="The base model both looks share."' in shown_by(
+        lent, tmp_path
+    )
+
+
+def test_a_failing_check_stops_no_page(monkeypatch, tmp_path):
+    def wrong(*_):
+        raise Red("the <sky> falls", "Run.")
+
+    monkeypatch.setenv("ARR_COC_BASE", str(BUNDLED_BASE))
+    monkeypatch.setattr(trials, "same_tokens", wrong)
+    loader = Loader()
+    loader.load("cpu")
+    assert loader.get().is_bundled
+    said = "The check at the start found: the &lt;sky&gt; falls. Run."
+    assert said in shown_by(loader, tmp_path)
 
 
 # --- paying, and what is shown ---

@@ -166,11 +166,17 @@ def badge_loading(recorded: bool = False) -> str:
 
 
 def badge_ready(
-    name: str, bundled: bool, device: str, learned: bool, notices: Sequence[str] = ()
+    name: str,
+    bundled: bool,
+    device: str,
+    learned: bool,
+    notices: Sequence[str] = (),
+    health: str = "",
 ) -> str:
     """Which model runs, with which weights, on what, and whether what is shown was recorded.
 
-    `notices` say why weights that were named are not in use; they stand in the tooltip of the weights.
+    `notices` say why weights that were named are not in use; they stand in the tooltip of the weights, and
+    `health`, what the check at the start found, in that of the model.
     """
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
@@ -178,7 +184,8 @@ def badge_ready(
     if notices:
         weights += "; named weights could not be used"
     about_weights = escaped(" ".join(("ARR-COC weights.", *notices)))
-    titles = ("The base model both looks share", about_weights, "Where it runs")
+    about_model = escaped(f"The base model both looks share. {health}".strip())
+    titles = (about_model, about_weights, "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
     shown = (
         f'<span class="arr-if-live">Live on {where}</span>'

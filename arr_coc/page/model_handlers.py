@@ -170,6 +170,7 @@ class ModelHandlers:
             str(model.device),
             bool(learned),
             self.loader.notices,
+            self.loader.health,
         )
         reads = not model.is_bundled or drawn.can_read(drawn.good_kinds())
         return Ready(

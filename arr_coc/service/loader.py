@@ -23,9 +23,11 @@ class Loader:
     """Loads the one model in the background, so that the page answers before it is there."""
 
     def __init__(self, warm: bool = True) -> None:
-        """With `warm`, short answers are run after loading; not where loading has no GPU yet."""
+        """With `warm`, short answers and the short check are run after loading; not where loading has no
+        GPU yet."""
         self.warm, self.model, self.error = warm, None, None
         self.notices: list[str] = []  # why named ARR-COC weights are not in use, one sentence each
+        self.health = ""  # what the short check found, in a sentence; "" where it was not run
         self.ready, self.lock, self.thread = threading.Event(), threading.Lock(), None
 
     def start(self) -> None:
@@ -42,12 +44,14 @@ class Loader:
         or training-free, and `notices` says why.
         """
         try:
+            from arr_coc.check.trials import quick
             from arr_coc.qwen.model import ARRCOCQwen
 
             model = ARRCOCQwen.from_pretrained(device=device, on_bad_weights="notice")
             self.notices = model.notices
             if self.warm:
                 comparing.warm_up(model)
+                self.health = quick(model)
             self.model = model
         except Exception as error:
             log.exception("the model did not load")
