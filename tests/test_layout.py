@@ -73,7 +73,7 @@ BELOW = {
         "qwen",
         "scenes",
     },
-    "hub": {"qwen"},
+    "hub": {"qwen", "service"},
     "record": {"commands", "provenance", "qwen", "scoring", "service"},
     "page": {"config", "homunculus", "peers", "ranking", "scenes", "scoring", "service"},
 }

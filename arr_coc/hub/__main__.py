@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def push_model(settings: PushModel) -> dict[str, Any]:
     """Publish weights, with a card made from results."""
     revision = settings.tag or "main"
-    files = hub_files.model_files(settings.weights, settings.repo, settings.results, revision)
+    files = hub_files.model_files(
+        settings.weights, settings.repo, settings.results, revision, settings.space
+    )
     return push(settings, "model", files)
 
 

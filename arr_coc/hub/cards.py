@@ -118,7 +118,8 @@ model = ARRCOCQwen.from_pretrained("{base}", components="{repo}", revision="{rev
 ```
 
 `config.json` holds the sizes (format {format_version}), `model.safetensors` the weights. A Space takes them
-by `ARR_COC_WEIGHTS={repo}`, and `ARR_COC_REVISIONS` names the versions to offer.
+by `ARR_COC_WEIGHTS={repo}`, and `ARR_COC_REVISIONS` names the versions to offer. `handler.py` answers on
+Inference Endpoints; it says what a request looks like.
 
 ## Measured
 """

@@ -25,6 +25,8 @@ FLAVOR = {"zero-gpu": "zero-a10g", "t4": "t4-small", "cpu": "cpu-basic"}
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 SPACE = (*PAGES, "app.py", "requirements*.txt", "pyproject.toml")
 RESULTS = "results"
+HANDLER, NEEDS = "handler.py", "requirements.txt"  # of a model repo, for Inference Endpoints
+SPACE_NAME = "arr-coc-vis"  # how docs/publishing.md calls a Space
 SPACE_FOLDERS = ("arr_coc", "examples", "docs", RESULTS)
 SKIPPED_NAMES = {"__pycache__", "build", "dist"}
 UNFINISHED = (
@@ -103,9 +105,14 @@ def space_files(hardware: str, root: Path = ROOT) -> Files:
 
 
 def model_files(
-    weights: Path, repo_id: str, results: Iterable[Path], revision: str = "main"
+    weights: Path,
+    repo_id: str,
+    results: Iterable[Path],
+    revision: str = "main",
+    space: str | None = None,
 ) -> Files:
-    """The weights, loaded once to see that they can be, their card, and what went into them if known.
+    """The weights, loaded once to see that they can be, their card, what went into them if known, and what
+    Inference Endpoints need to run them: a handler, and the package by the repository of a `space`.
 
     Raises:
         ValueError: for weights that cannot be loaded, or results of other weights.
@@ -126,9 +133,16 @@ def model_files(
         "README.md": cards.model_card(config, weights, repo_id, summaries, revision),
         qwen_weights.CONFIG: config_path,
         qwen_weights.WEIGHTS: weights / qwen_weights.WEIGHTS,
+        HANDLER: Path(__file__).with_name(HANDLER),
+        NEEDS: requirements_of(space or f"{repo_id.split('/')[0]}/{SPACE_NAME}"),
     }
     training = weights / qwen_weights.TRAINING
     return files | ({qwen_weights.TRAINING: training} if training.is_file() else {})
+
+
+def requirements_of(space: str) -> str:
+    """A requirements.txt that installs this package from a Space's repository, which holds it whole."""
+    return f"arr-coc @ git+https://huggingface.co/spaces/{space}\n"
 
 
 def results_files(results: Path) -> Files:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arr_coc.hub import cards
-from arr_coc.hub.files import FLAVOR, RESULTS, ROOT
+from arr_coc.hub.files import FLAVOR, RESULTS, ROOT, SPACE_NAME
 
 WAIT_S = 1800.0  # README's startup_duration_timeout is 30 minutes
 
@@ -37,10 +37,13 @@ class PushModel(Push):
     Attributes:
         weights: folder of weights.
         results: folders of evaluations, for the card.
+        space: ORG/NAME of the Space whose repository an endpoint installs the package from; None for
+            the one of the same owner that docs/publishing.md speaks of.
     """
 
     weights: Path
     results: tuple[Path, ...]
+    space: str | None
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,9 @@ def parser(about: str) -> argparse.ArgumentParser:
     made["push-model"].add_argument("--weights", type=Path, required=True, help="folder of weights")
     made["push-model"].add_argument("--results", type=Path, nargs="+", default=(),
                                     help="folders of evaluations, for the card")  # fmt: skip
+    made["push-model"].add_argument("--space", metavar="ORG/NAME", type=repo_id,
+                                    help="Space that Inference Endpoints install the package from "
+                                    f"(default: OWNER/{SPACE_NAME})")  # fmt: skip
     made["push-results"].add_argument("--results", type=Path, default=ROOT / RESULTS)
     space = made["push-space"]
     space.add_argument("--hardware", choices=list(FLAVOR), required=True)

@@ -74,6 +74,12 @@ class Request:
 
         return self.config.tokens(available, lexical_tier(self.question))
 
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns that the picture is to be cut into; None as it is."""
+        if not self.native_tokens:
+            return None
+        return token_grid.grid_of(self.image.size, self.native_tokens)
+
 
 def check(
     image_source: str | Path | bytes | Image.Image,
@@ -175,8 +181,8 @@ def compare_stream(
         yield from _wheres(model, request)
         return
     options = {"max_new_tokens": request.max_new_tokens, "deadline_s": deadline_s}
-    if request.native_tokens:
-        options["grid"] = token_grid.grid_of(request.image.size, request.native_tokens)
+    if grid := request.grid():
+        options["grid"] = grid
     full, focused, shrunk, where = empty_look(), empty_look(), None, None
     for full, _ in _looks(model, request, use_arr_coc=False, **options):
         yield "full", full
