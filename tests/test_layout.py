@@ -49,7 +49,7 @@ BELOW = {
     "check": IDEA | {"provenance", "qwen"},
     "scenes": {"commands"},
     "peers": IDEA | {"qwen"},
-    "service": IDEA | {"check", "pictures", "qwen"},
+    "service": IDEA | {"check", "commands", "pictures", "qwen"},
     "evaluate": {
         "commands",
         "components",

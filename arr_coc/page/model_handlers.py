@@ -22,7 +22,7 @@ from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.refusals import refusal
 from arr_coc.page.stamps import Turn, mark, stamp_of
 from arr_coc.page.visit import NO_PICTURE, Visit
-from arr_coc.service import comparing, intake, token_grid
+from arr_coc.service import comparing, intake, journal, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
 from arr_coc.service.loader import Loader
 from arr_coc.service.looks import empty_look
@@ -50,9 +50,9 @@ class ModelHandlers:
         self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds
 
     def run(self, request: Request) -> Iterator[tuple[str, Any]]:
-        """The records of one request; how long it took is remembered."""
+        """The records of one request; how long it took is remembered, and noted if an owner asked for it."""
         begun = time.monotonic()
-        yield from self.on_gpu(request)
+        yield from journal.noted(self.on_gpu(request), request, lambda: self.loader.get())
         self.took.append(time.monotonic() - begun)
 
     def on_waiting(self, turn: Turn | None = None, run: Any = "") -> str:
