@@ -50,7 +50,7 @@ class ModelHandlers:
         self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds
 
     def run(self, request: Request) -> Iterator[tuple[str, Any]]:
-        """The records of one request; how long it took is remembered, and noted if an owner asked for it."""
+        """The records of one request; how long it took is remembered, and noted where it is wished."""
         begun = time.monotonic()
         yield from journal.noted(self.on_gpu(request), request, lambda: self.loader.get())
         self.took.append(time.monotonic() - begun)
