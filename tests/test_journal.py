@@ -3,8 +3,10 @@
 import base64
 import io
 import json
+import re
 import stat
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.service import comparing, journal, latency
 
+ROOT = Path(__file__).parent.parent
 QUESTION = "What number is on the small sign?"
 FIELDS = {
     "time", "base", "device", "pixels", "look", "tokens", "kept", "share", "stages_s",
@@ -69,6 +72,13 @@ def test_each_finished_answer_is_a_row(asked, file):
     assert (focused["weights"], focused["revision"]) == ("bundled", "default")
     assert focused["stages_s"] == result["focused"]["stages_s"] and full["pixels"] == [320, 256]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_the_fields_are_those_of_the_documentation():
+    section = (ROOT / "docs" / "owners.md").read_text().partition("| field | meaning |")[2]
+    named = re.findall(r"^\| (`.*?`) \|", section, re.M)
+    listed = [name for cell in named for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(listed) == sorted(FIELDS | DECIDED | {"question"})
 
 
 def test_neither_picture_nor_question_nor_answer_is_noted(asked, file, monkeypatch):
