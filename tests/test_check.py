@@ -313,6 +313,18 @@ def test_from_which_size_on_it_pays(small):
     assert all(sum(size.stages[FULL].values()) >= size.first[FULL] > 0 for size in sizes)
 
 
+def test_the_size_from_which_it_pays_is_found_between_those_that_were_timed(small):
+    small.times, sizes = StageTimes(), []
+    for tokens, full in ((64, 1.0), (256, 4.0)):  # as soon as focused, 2 s, at 128
+        seen = {"native": tokens, "glance": 16, "held": Config().tokens(tokens)}
+        small.times.note(FULL, seen, dict.fromkeys(STAGES[FULL], 0.0) | {"encode": full})
+        small.times.note(FOCUSED, seen, dict.fromkeys(STAGES[FOCUSED], 0.0) | {"relevance": 2.0})
+        first = {FULL: full, FOCUSED: 2.0}
+        sizes.append(timing.Size(tokens, 12, {FULL: {}, FOCUSED: {}}, first))
+    said = timing.pays(small, sizes)
+    assert "sooner from 144 tokens on (384 x 384 pixels)" in said and "2.0 times as soon" in said
+
+
 def test_reports_name_no_folder_and_no_machine(monkeypatch):
     monkeypatch.setattr(lines.platform, "node", lambda: "sirius")
     said = "base '/home/me/qwen' on sirius, see https://example.org/a/b and C:\\x\\y: 'a|b'"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from arr_coc.page import frame
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.service import comparing, journal, latency
@@ -91,6 +92,22 @@ def test_neither_picture_nor_question_nor_answer_is_noted(asked, file, monkeypat
     monkeypatch.setenv(journal.QUESTIONS, "1")
     asked()
     assert [row.get("question") for row in rows(file)] == [None, None, QUESTION, QUESTION]
+
+
+def test_it_is_noted_before_the_result_is_handed_on(bundled, picture, file):
+    request = comparing.check(picture, QUESTION, max_new_tokens=1)
+    records = journal.noted(comparing.compare_stream(bundled, request), request, lambda: bundled)
+    assert next(value for kind, value in records if kind == "result")
+    records.close()  # as the page does: it asks for nothing after the result
+    assert len(rows(file)) == 2
+
+
+def test_visitors_are_told(file, monkeypatch):
+    assert "how long it took is noted; nothing else" in frame.about(False)
+    monkeypatch.setenv(journal.QUESTIONS, "1")
+    assert "noted, and what you asked; nothing else" in frame.about(True)
+    monkeypatch.delenv(journal.LOG)
+    assert "within the hour; nothing else is kept." in frame.about(False)
 
 
 def test_a_look_that_failed_is_no_answer(asked, file):

@@ -18,7 +18,7 @@ from typing import TypedDict
 
 from PIL import Image
 
-from arr_coc.service import intake
+from arr_coc.service import intake, journal
 
 CSS = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 # Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
@@ -45,7 +45,7 @@ function arrHome(element) {
 """
 TITLE = "ARR-COC-VIS"
 LINE = "It reads the question, then decides where to look."
-PRIVACY = "Pictures you give are deleted within the hour; nothing else is kept."
+DELETED = "Pictures you give are deleted within the hour"
 
 ABILITIES = {  # kinds of question of `scenes`, in plain words
     "colour": "the colour of a thing",
@@ -221,7 +221,17 @@ def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = ()) -> 
             "<b>What runs here.</b> A general vision-language model. Ask anything about the "
             "picture; small things in large pictures show the difference best."
         )
-    return f'<p class="arr-about">{words} {PRIVACY}</p>'
+    return f'<p class="arr-about">{words} {privacy()}</p>'
+
+
+def privacy() -> str:
+    """What becomes of what a visitor gives; also where the owner keeps a log of decisions."""
+    if not journal.is_on():
+        return f"{DELETED}; nothing else is kept."
+    asked = ", and what you asked" if journal.notes_questions() else ""
+    return (
+        f"{DELETED}. What was decided and how long it took is noted{asked}; nothing else is kept."
+    )
 
 
 def _abilities(kinds: Sequence[str]) -> str:

@@ -197,7 +197,7 @@ def picture_side(look: str, example: Path | None) -> dict[str, Component]:
         elem_id="arr-picture",
     )
     with gr.Row(elem_id="arr-upload"):  # page.css shows it beside an open place to drop a picture
-        show(f'<p class="arr-about">{frame.PRIVACY}</p>')
+        show(f'<p class="arr-about">{frame.privacy()}</p>')
         parts["back"] = gr.Button("Back to the picture", size="sm", elem_id="arr-back")
     with gr.Row(elem_id="arr-try"):
         parts["draw"] = gr.Button("New picture", size="sm", elem_id="arr-draw")

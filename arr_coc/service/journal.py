@@ -23,6 +23,16 @@ log = logging.getLogger(__name__)
 _writing = threading.Lock()
 
 
+def is_on() -> bool:
+    """Whether an owner asked for it."""
+    return bool(os.environ.get(LOG))
+
+
+def notes_questions() -> bool:
+    """Whether what was asked is noted too."""
+    return is_on() and os.environ.get(QUESTIONS) == "1"
+
+
 def noted(
     records: Iterator[tuple[str, Any]], request: Any, model: Callable[[], Any]
 ) -> Iterator[tuple[str, Any]]:
@@ -36,13 +46,13 @@ def noted(
         request: a `comparing.Request`.
         model: gives the model that answers.
     """
-    if not (named := os.environ.get(LOG)):
+    if not is_on():
         yield from records
         return
     for kind, value in records:
         if kind == "result":
             try:
-                append(Path(named), rows_of(value, request, model()))
+                append(Path(os.environ[LOG]), rows_of(value, request, model()))
             except Exception as error:  # an answer is worth more than its line
                 log.warning("the log of decisions could not be written: %s", error)
         yield kind, value
@@ -79,7 +89,7 @@ def rows_of(result: dict[str, Any], request: Any, model: Any) -> list[dict[str, 
             "new_tokens": look["new_tokens"],
             "ended": look["ended"],
         }
-        if os.environ.get(QUESTIONS) == "1":
+        if notes_questions():
             row["question"] = request.question
         rows.append(row)
     return rows
