@@ -45,7 +45,7 @@ BELOW = {
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
     "qwen": IDEA | {"homunculus"},
-    "benchmark": {"commands", "attending", "config", "peers", "provenance", "qwen"},
+    "benchmark": {"check", "commands", "attending", "config", "peers", "provenance", "qwen"},
     "check": IDEA | {"provenance", "qwen"},
     "scenes": {"commands"},
     "peers": IDEA | {"qwen"},

@@ -125,7 +125,7 @@ def whole(ask: Ask) -> Allocation:
     )
 
 
-def logits(host: Any, ask: Ask, tokens: TokenSet) -> Tensor:
+def first_logits(host: Any, ask: Ask, tokens: TokenSet) -> Tensor:
     """`(vocabulary,)` float32 of the first word, behind these visual tokens."""
     output = host.model(
         input_ids=ask.prompt.ids(len(tokens)),
@@ -159,7 +159,7 @@ def finite(host: Any, ask: Ask) -> str:
     parts = {"the picture's features": tokens.features}
     parts |= {f"DeepStack plane {n}": plane for n, plane in enumerate(tokens.deepstack, 1)}
     if not (wrong := _not_finite(parts)):
-        parts["the logits"] = logits(host, ask, tokens)
+        parts["the logits"] = first_logits(host, ask, tokens)
         wrong = _not_finite(parts)
     if wrong:
         raise Red(f"{' and '.join(wrong)} are not finite in {dtype_name(text)}", WIDER)
@@ -175,7 +175,7 @@ def identity(host: Any, ask: Ask) -> str:
     """All tokens kept give the stock model's logits."""
     stock = stock_logits(host, ask)
     visual = host.model.model.visual
-    ours = logits(host, ask, encoding.encode_before(visual, ask.picture, whole(ask)))
+    ours = first_logits(host, ask, encoding.encode_before(visual, ask.picture, whole(ask)))
     return _as_stock({"the logits": (ours, stock)}, host.model.dtype)
 
 
