@@ -11,8 +11,9 @@ TRACEBACK = "ARR_COC_TRACEBACK"
 def run_command(module: str, main: Callable[[], object]) -> None:
     """Run a command's `main`.
 
-    A ValueError or OSError, which say what was given and what is allowed, ends it with status 1 and one
-    line on stderr; everything else is our mistake and keeps its traceback.
+    A ValueError or OSError, which say what was given and what is allowed, or a FloatingPointError, which
+    says what overflowed, ends it with status 1 and one line on stderr; everything else is our mistake and
+    keeps its traceback.
 
     Args:
         module: as it is called, `python -m MODULE`.
@@ -20,7 +21,7 @@ def run_command(module: str, main: Callable[[], object]) -> None:
     """
     try:
         main()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get(TRACEBACK):
             raise
         said = " ".join(str(error).split()) or type(error).__name__

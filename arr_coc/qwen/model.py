@@ -17,7 +17,7 @@ from PIL import Image
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config, check_new_tokens
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
-from arr_coc.qwen.batch import answer_batch
+from arr_coc.qwen.batch import Greedy, answer_batch
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.looking import looked_at
 from arr_coc.realizing import Realization, Realizer
@@ -140,10 +140,14 @@ class ARRCOCQwen(QwenHost):
         if empty := [number for number, text in enumerate(questions) if not text.strip()]:
             raise ValueError(f"question {empty[0]} is empty, expected at least one word")
         spending = (config or Config()) if use_arr_coc else None
-        with self.lock, torch.inference_mode():
+
+        def answered() -> tuple[list[Greedy], list[Realization | None]]:
             rows = [looked_at(self, *pair, spending) for pair in zip(images, questions)]
             prompts, tokens, decided = (list(column) for column in zip(*rows))
-            answers = answer_batch(self, prompts, tokens, max_new_tokens)
+            return answer_batch(self, prompts, tokens, max_new_tokens), decided
+
+        with self.lock, torch.inference_mode():
+            answers, decided = self.once_more_if_narrow(answered)
         return [
             Answer(answer.text, "done", True, None, realization and without_state(realization))
             for answer, realization in zip(answers, decided)
@@ -151,9 +155,13 @@ class ARRCOCQwen(QwenHost):
 
     def realize(self, image: Image.Image, question: str, config: Config = Config()) -> Realization:
         """Decide where the tokens go, without answering."""
-        with self.lock, torch.inference_mode():
+
+        def decided() -> Realization:
             ask = self.prepare(image, question)
             return without_state(Realizer(self, self.policy(config)).realize(ask, question, config))
+
+        with self.lock, torch.inference_mode():
+            return self.once_more_if_narrow(decided)
 
     def visualize_relevance(
         self, image: Image.Image, question: str, config: Config | None = None

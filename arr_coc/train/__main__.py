@@ -32,7 +32,7 @@ from arr_coc.train.data import FolderSamples, HubSamples, SceneSamples, collate
 from arr_coc.train.learner import Learner
 from arr_coc.train.report import compare
 from arr_coc.train.settings import Settings, parse
-from arr_coc.train.trainer import Clock, PartsTrainer, Watch
+from arr_coc.train.trainer import Clock, Guard, PartsTrainer, Watch
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -158,7 +158,7 @@ def trainer_for(learner: Learner, options: TrainingArguments, settings: Settings
         args=options,
         train_dataset=samples_for(settings, options.world_size),
         data_collator=collate,
-        callbacks=[clock, Watch(learner, settings.work, settings.log_every)],
+        callbacks=[clock, Watch(learner, settings.work, settings.log_every), Guard(learner)],
         clock=clock,
     )
 
