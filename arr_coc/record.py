@@ -16,11 +16,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from arr_coc import digests, naming
 from arr_coc.commands import run_command
 from arr_coc.scoring import score_exact
 from arr_coc.service import comparing
 from arr_coc.service.looks import LookResult, is_cut
-from arr_coc.service.recordings import FILE, About, Recording, digest, examples_for
+from arr_coc.service.recordings import FILE, About, Recording, examples_for
 
 LOOKS = ("full", "focused", "shrunk")
 DIGITS = 6
@@ -39,7 +40,6 @@ def compare_often(model: Any, picture: Path, question: str, repetitions: int) ->
     for look in LOOKS:
         result[look] = median_look([run[look] for run in runs])
     result["ratio"] = round(statistics.median(run["ratio"] for run in runs), 3)
-    result["model"] = Path(result["model"]).name
     times = {look: [run[look]["time_to_first_token_s"] for run in runs] for look in LOOKS}
     return {"result": result, "times": times}
 
@@ -81,7 +81,7 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
     folder = BUNDLED_BASE if base == "bundled" else base
     model = ARRCOCQwen.from_pretrained(folder)
     folders = (folder, default_weights(model.is_bundled))
-    base_sha256, weights_sha256 = (weights_digest(Path(name or "none")) for name in folders)
+    base_sha256, weights_sha256 = (digests.of_weights(Path(name or "none")) for name in folders)
     entries = json.loads((examples / "examples.json").read_text(encoding="utf-8"))
     recordings = []
     # The first comparison pays for what is set up once, so one is made that is not recorded.
@@ -93,7 +93,7 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
         recordings.append(
             Recording(
                 file=entry["file"],
-                sha256=digest(picture),
+                sha256=digests.of_file(picture),
                 question=entry["question"],
                 answer=str(entry.get("answer", "")),
                 **compared,
@@ -101,18 +101,12 @@ def record(base: str, examples: Path, repetitions: int, words: Sequence[str]) ->
         )
     about = About(
         **provenance.header("arr_coc.record", words, model.device),
-        base=base,
+        base=naming.public(base),
         base_sha256=base_sha256,
         weights_sha256=weights_sha256,
         repetitions=repetitions,
     )
     return {"about": about, "recordings": recordings}
-
-
-def weights_digest(folder: Path) -> str:
-    """SHA-256 of the weights in a folder, in hex; "" where there are none, as for an id on the Hub."""
-    file = folder / "model.safetensors"
-    return digest(file) if file.is_file() else ""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -9,9 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from arr_coc import digests
 from arr_coc.config import QWEN
 from arr_coc.service import comparing, intake
-from arr_coc.service.recordings import Identity, digest
+from arr_coc.service.recordings import Identity
 
 LOAD_TIMEOUT_S = 240
 BUNDLED = Path(__file__).parent.parent / "bundled"
@@ -93,8 +94,9 @@ def identity_to_come() -> Identity:
 
 
 def _digest_in(folder: Path) -> str | None:
-    """SHA-256 of the weights in a folder; "" where there are none, None where they are large."""
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        return ""
-    return digest(file) if file.stat().st_size <= DIGEST_AT_MOST else None
+    """SHA-256 of the weights in a folder; "" where there are none, None where they are large or damaged."""
+    try:
+        small = digests.weights_bytes(folder) <= DIGEST_AT_MOST
+        return digests.of_weights(folder) if small else None
+    except ValueError:  # loading will say it
+        return None
