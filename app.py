@@ -42,6 +42,7 @@ RESULTS = Path(__file__).parent / "results"
 GPU_SECONDS = 30
 # Three looks must fit into what ZeroGPU lends.
 LOOK_SECONDS = 8.0 if ON_ZEROGPU else DEADLINE_S
+WAKING_S = 1.0  # between two looks at how far loading is
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each
@@ -150,6 +151,7 @@ def layout() -> Parts:
         named["key"] = gr.Textbox(first.key, visible="hidden", elem_id="arr-key")
         named["imposed"] = gr.Textbox(visible="hidden", elem_id="arr-imposed")
         named["run"] = gr.Textbox(visible="hidden", elem_id="arr-run")
+        named["waking"] = gr.Timer(WAKING_S, active=False)
     return Parts(**named)
 
 
@@ -162,7 +164,9 @@ def wire(demo: gr.Blocks, page: Parts) -> None:
     opening = [*page.of(changes.Fresh), page.percent]
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
     opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
-    demo.load(MODEL.on_ready, None, page.of(changes.Ready), **QUICK)
+    ready = page.of(changes.Ready)
+    demo.load(MODEL.on_ready, None, ready, **QUICK)
+    page.waking.tick(MODEL.on_ready, None, ready, **QUICK)
 
 
 def wire_comparing(page: Parts) -> Dependency:

@@ -1,11 +1,24 @@
-"""Commands: what every command does with an error that a person can mend: one line, no traceback."""
+"""Commands: what all of them share: an error that a person can mend is one line, a base has a dtype."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
 
+from arr_coc.config import DTYPES
+
 # Set to anything, it shows where an error came from.
 TRACEBACK = "ARR_COC_TRACEBACK"
+
+
+def add_dtype(parser: argparse._ActionsContainer) -> None:
+    """`--dtype`, of the base that a command loads; None, where it is not given, leaves the choice to
+    `ARR_COC_DTYPE`."""
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        help="of the base's numbers; auto is what suits the device (default: ARR_COC_DTYPE, else auto)",
+    )
 
 
 def run_command(module: str, main: Callable[[], object]) -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+LONGEST = 1024  # characters of a path
 # In quotes a path may hold blanks; elsewhere it ends at one. An id of the Hub begins with neither a
 # slash nor a dot.
 _QUOTED = re.compile(r"""(['"])~?/[^'"]*\1""")
@@ -44,6 +45,9 @@ def without_folders(text: str, *, only_here: bool = False) -> str:
 
     With `only_here`, paths that begin with no folder of this machine stay, as those of an API do.
     """
+
+    if text.startswith("/") and len(text) < LONGEST and Path(text).exists():
+        return public(text)  # one path as a whole, with blanks it may hold
 
     def short(found: re.Match[str]) -> str:
         quote = found[1] if found.re is _QUOTED else ""

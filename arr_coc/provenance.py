@@ -15,6 +15,9 @@ import torch
 
 from arr_coc import naming
 
+# What else decides which model a command runs; told before the command where they are set.
+VARIABLES = ("ARR_COC_BASE", "ARR_COC_WEIGHTS", "ARR_COC_REVISIONS", "ARR_COC_DTYPE")
+
 
 def header(module: str, words: Sequence[str], device: torch.device) -> dict[str, Any]:
     """The head of a report.
@@ -34,7 +37,10 @@ def header(module: str, words: Sequence[str], device: torch.device) -> dict[str,
 
 def command(module: str, words: Sequence[str]) -> str:
     """How to make a result again: arguments as a shell needs them, folders of this machine by name."""
-    return shlex.join(["python", "-m", module, *map(_public, words)])
+    named = [
+        f"{name}={naming.public(os.environ[name])}" for name in VARIABLES if name in os.environ
+    ]
+    return " ".join([*named, shlex.join(["python", "-m", module, *map(_public, words)])])
 
 
 def _public(word: str) -> str:

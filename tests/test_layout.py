@@ -30,7 +30,7 @@ IDEA |= {"config", "realizing"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
     "texture": set(),
-    "commands": set(),
+    "commands": {"config"},
     "config": set(),
     "digests": set(),
     "naming": set(),
@@ -77,7 +77,16 @@ BELOW = {
         "scenes",
     },
     "hub": {"digests", "naming", "qwen"},
-    "record": {"commands", "digests", "naming", "provenance", "qwen", "scoring", "service"},
+    "record": {
+        "commands",
+        "digests",
+        "naming",
+        "pictures",
+        "provenance",
+        "qwen",
+        "scoring",
+        "service",
+    },
     "page": {"config", "homunculus", "peers", "ranking", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.

@@ -159,26 +159,39 @@ def header(badge: str) -> str:
     )
 
 
-def badge_loading(recorded: bool = False) -> str:
-    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile."""
+def badge_loading(recorded: bool = False, fetched: str = "") -> str:
+    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile.
+
+    `fetched` says how much of a first download is there.
+    """
     words = "Recorded; the model is waking up…" if recorded else "Waking the model up…"
+    words = f"Fetching the model: {escaped(fetched)}…" if fetched else words
     return f'<span class="arr-badge arr-wait">{words}</span>'
 
 
 def badge_ready(
-    name: str, bundled: bool, device: str, learned: bool, notices: Sequence[str] = ()
+    name: str,
+    bundled: bool,
+    device: str,
+    learned: bool,
+    notices: Sequence[str] = (),
+    base: str = "",
+    weights: str = "",
 ) -> str:
     """Which model runs, with which weights, on what, and whether what is shown was recorded.
 
-    `notices` say why weights that were named are not in use; they stand in the tooltip of the weights.
+    `base` and `weights` say where both are from; `notices` what else should be known of them, such as
+    why weights that were named are not in use. All three stand in tooltips.
     """
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
-    weights = "Learned settings" if learned else "Fixed rules, not learned"
-    if notices:
-        weights += "; named weights could not be used"
-    about_weights = escaped(" ".join(("ARR-COC weights.", *notices)))
-    titles = ("The base model both looks share", about_weights, "Where it runs")
+    words = "Learned settings" if learned else "Fixed rules, not learned"
+    if any("weights" in said for said in notices):
+        words += "; named weights could not be used"
+    about_weights = f"ARR-COC weights: {weights}." if weights else "ARR-COC weights."
+    about_weights = escaped(" ".join((about_weights, *notices)))
+    about_base = "The base model both looks share" + (f": {base}" if base else "")
+    titles = (escaped(about_base), about_weights, "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
     shown = (
         f'<span class="arr-if-live">Live on {where}</span>'
@@ -186,7 +199,7 @@ def badge_ready(
     )
     return "".join(
         f'<span class="arr-badge" title="{title}">{body}</span>'
-        for title, body in zip(titles, (escaped(model), escaped(weights), shown))
+        for title, body in zip(titles, (escaped(model), escaped(words), shown))
     )
 
 

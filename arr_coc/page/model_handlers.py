@@ -25,13 +25,15 @@ from arr_coc.page.visit import NO_PICTURE, Visit
 from arr_coc.service import comparing, intake, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
 from arr_coc.service.loader import Loader
-from arr_coc.service.looks import empty_look
+from arr_coc.service.looks import Source, empty_look, weights_source
 from arr_coc.service.uploads import source_of
 
 LAST_RUNS = 20  # whose seconds tell how long the queue will take
 WORTH_SAYING_S = 3.0
 SPEAKS_OF_SHRUNK = re.compile(r"[^.]*\b[Ss]hrink\w*[^.]*\.")
 NOT_YET = "The model is waking up; what this costs is known when it is there."
+PATIENCE_S = 5.0  # then the badge says how far loading is, and asks again
+SHORT = 7  # digits of a commit
 FREE = gr.update(interactive=True)
 
 
@@ -158,11 +160,18 @@ class ModelHandlers:
         return Overtaken(go=FREE)
 
     def on_ready(self) -> Ready:
-        """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to."""
+        """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to.
+
+        Before, how far it is; a first download may take minutes.
+        """
         try:
-            model = self.loader.get()
+            model = self.loader.get(PATIENCE_S)
         except intake.IntakeError as error:
-            return Ready(frame.header(frame.badge_failed(str(error))))
+            if self.loader.ready.is_set():
+                badge = frame.badge_failed(str(error))
+                return Ready(frame.header(badge), waking=gr.update(active=False))
+            badge = frame.badge_loading(bool(self.local.examples), self.loader.fetched)
+            return Ready(frame.header(badge), waking=gr.update(active=True))
         learned = getattr(model, "policies", None) or {}
         badge = frame.badge_ready(
             str(model.name),
@@ -170,10 +179,15 @@ class ModelHandlers:
             str(model.device),
             bool(learned),
             self.loader.notices,
+            base=f"{model.name} at {revision[:SHORT]}" if (revision := model.revision) else "",
+            weights=", ".join(
+                filter(None, (_words(weights_source(p.origin)) for p in learned.values()))
+            ),
         )
         reads = not model.is_bundled or drawn.can_read(drawn.good_kinds())
         return Ready(
             header=frame.header(badge),
+            waking=gr.update(active=False),
             about=parts.about(model.is_bundled),
             sign=gr.update(visible=reads),
             revision=gr.update(choices=parts.revision_choices(list(learned))),
@@ -213,3 +227,12 @@ class ModelHandlers:
             return board.side_by_side(request.image, request.questions, wheres) + mark(stamp)
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None
+
+
+def _words(source: Source | None) -> str:
+    """Where weights are from, as a tooltip says it; "" of those that do not say it."""
+    if source is None:
+        return ""
+    at = f" at {source['revision']}" if source["revision"] else ""
+    commit = f" ({source['commit'][:SHORT]})" if source["commit"] else ""
+    return f"{source['name']}{at}{commit}"

@@ -42,6 +42,7 @@ class QwenHost:
         image_processor: Any,
         *,
         name: str = "unnamed",
+        revision: str | None = None,
         policies: dict[str, Components] | None = None,
         notices: Sequence[str] = (),
         is_bundled: bool = False,
@@ -49,12 +50,13 @@ class QwenHost:
     ) -> None:
         """Wrap loaded parts: `Qwen3VLForConditionalGeneration`, tokenizer, `Qwen2VLImageProcessorPil`.
 
-        `policies` are trained components by revision, the first serving where none is named; `notices`
-        say why others are not among them. `max_pixels` caps every image, below what the processor itself
+        `name` and `revision`, a commit, are where the base can be had. `policies` are trained components
+        by revision, the first serving where none is named; `notices` say why others are not among them.
+        `max_pixels` caps every image, below what the processor itself
         would allow.
         """
         self.model, self.tokenizer, self.image_processor = model.eval(), tokenizer, image_processor
-        self.name, self.is_bundled = name, is_bundled
+        self.name, self.revision, self.is_bundled = name, revision, is_bundled
         self.policies, self._notices = policies or {}, list(notices)
         self.inputs = Inputs(model, tokenizer, image_processor, max_pixels)
         self.geometry, self.max_pixels = self.inputs.geometry, max_pixels
@@ -117,9 +119,8 @@ class QwenHost:
             return False
         wide = wider_dtype(self.device)
         finite.move(self.model, wide)
-        said = (
-            f"float16 overflowed on a picture; the model runs in {str(wide).split('.')[1]} since."
-        )
+        now = str(wide).removeprefix("torch.")
+        said = f"float16 overflowed on a picture; the model runs in {now} since."
         log.warning(said)
         self._notices.append(said)
         return True

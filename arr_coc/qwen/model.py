@@ -18,6 +18,7 @@ from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config, check_new_tokens
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
 from arr_coc.qwen.batch import Greedy, answer_batch
+from arr_coc.qwen.fetching import OnProgress
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.looking import looked_at
 from arr_coc.realizing import Realization, Realizer
@@ -35,7 +36,8 @@ class ARRCOCQwen(QwenHost):
         revision: str | None = None,
         *,
         device: str | torch.device | None = None,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype | str | None = None,
+        on_progress: OnProgress | None = None,
         on_bad_weights: weights.OnBadWeights = "raise",
     ) -> Self:
         """Load a Qwen3-VL checkpoint, and ARR-COC weights where `components` names them.
@@ -47,14 +49,16 @@ class ARRCOCQwen(QwenHost):
             revision: of `components` on the Hub; None loads each of `ARR_COC_REVISIONS`, the first
                 of them being the default, or else the latest.
             device: None takes CUDA where there is one.
-            dtype: None takes bfloat16 where the GPU has it, float16 on older ones, float32 on CPU.
+            dtype: None takes `ARR_COC_DTYPE`; "auto" is bfloat16 where the GPU has it, float16 on
+                older ones, float32 on CPU.
+            on_progress: told how far the base's download is, in bytes.
             on_bad_weights: "raise", or "notice" to go on without ARR-COC weights that cannot be used;
                 `notices` then says why.
 
         Raises:
             ValueError: for a missing folder, a base that is not Qwen3-VL, weights for another base.
         """
-        parts = loading.load_base(base, device=device, dtype=dtype)
+        parts = loading.load_base(base, device=device, dtype=dtype, on_progress=on_progress)
         if components is None:
             components = weights.default_weights(parts.is_bundled)
         revisions = [revision] if revision else weights.revisions() or [None]
@@ -63,7 +67,8 @@ class ARRCOCQwen(QwenHost):
             parts.model,
             parts.tokenizer,
             parts.image_processor,
-            name=parts.name,
+            name=parts.name if parts.is_bundled else weights.known_name(parts.name, policies),
+            revision=parts.revision,
             policies=policies,
             notices=[*parts.notices, *notices],
             is_bundled=parts.is_bundled,

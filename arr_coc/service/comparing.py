@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from PIL import Image
@@ -39,6 +39,9 @@ from arr_coc.service import intake, token_grid
 from arr_coc.service.decision import describe_where
 from arr_coc.service.errors import plainly, sentence
 from arr_coc.service.looks import ComparisonResult, LookResult, empty_look, result_of
+
+if TYPE_CHECKING:  # it loads torch
+    from arr_coc.components import Origin
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +200,18 @@ def compare_stream(
         for shrunk, _ in _looks(model, request, use_arr_coc=False, **options):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
-    yield "result", result_of(model, request.question, full, focused, shrunk, where)
+    origin = _origin(model, request.config)
+    yield "result", result_of(model, request.question, full, focused, shrunk, where, origin)
+
+
+def _origin(model: Any, config: Config) -> "Origin | None":
+    """Where the weights that decide under a config are from; None where it is training-free."""
+    if not hasattr(model, "policy"):
+        return None
+    try:
+        return getattr(model.policy(config), "origin", None)
+    except ValueError:  # no such revision: the look has said it
+        return None
 
 
 def _wheres(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
