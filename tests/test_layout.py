@@ -97,6 +97,7 @@ OWNERS = {
     "datasets": {"evaluate.vqa"},
     "transformers": {"qwen", "provenance", "pretrain", "train"},
     "gradio": {
+        "page.api",
         "page.changes",
         "page.local_handlers",
         "page.model_handlers",

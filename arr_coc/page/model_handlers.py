@@ -66,11 +66,16 @@ class ModelHandlers:
             return ""
         return f"{results.WAITS}: {waiting} in the queue, about {seconds:.0f} s…"
 
-    def answered(self, image: Any, question: str, share: float, **settings: Any) -> Any:
-        """The last record of a request from the API; refusals become sentences."""
+    def answered(self, image: Any, question: str, settings: Any, *, alone: bool = False) -> Any:
+        """The last record of a request from the API; refusals become sentences.
+
+        `settings` are those of `comparing.check` by name; `alone` asks for the decision without answers.
+        """
         try:
             source = source_of(image, get_upload_folder())
-            request = comparing.check(source, question, share, **settings)
+            own = {"questions": (question,)} if alone else {}
+            request = comparing.check(source, question, **comparing.named(settings), **own)
+            token_grid.check(request.native_tokens, token_grid.sizes(self.loader.get()))
             *_, (kind, value) = finish_interrupted(self.run(request), self.loader.get(), request)
             if kind == "error":
                 raise intake.IntakeError(value)

@@ -16,7 +16,7 @@ class LookResult(TypedDict):
     """One look at the picture. Numbers are 0 and `stages_s` empty until the look is done.
 
     `ended` is why the answer stopped: "end" (the model was done), "length" (as many tokens as were
-    allowed) or "time" (the deadline); "" before.
+    allowed) or "time" (the deadline); "" before. `in_full` is why `when="auto"` answered in full.
     """
 
     text: str
@@ -34,6 +34,7 @@ class LookResult(TypedDict):
     peak_memory_kind: str
     first_token_entropy: float | None
     ended: str
+    in_full: str | None
 
 
 class Source(TypedDict):
@@ -92,6 +93,7 @@ def empty_look() -> LookResult:
         peak_memory_kind="",
         first_token_entropy=None,
         ended="",
+        in_full=None,
     )
 
 
