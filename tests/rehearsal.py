@@ -30,11 +30,10 @@ from PIL import ImageOps
 from arr_coc import record
 from arr_coc.check import __main__ as doctor
 from arr_coc.check.trials import QUESTION, drawn
-from arr_coc.config import ALLOCATORS, GLANCES, Config
+from arr_coc.config import ALLOCATORS, DTYPES, GLANCES, Config
 from arr_coc.evaluate import __main__ as evaluate
 from arr_coc.hub import __main__ as hub
 from arr_coc.hub import files as hub_files
-from arr_coc.qwen.loading import DTYPES
 from arr_coc.qwen.weights import WEIGHTS
 from arr_coc.service import comparing, journal, latency
 from arr_coc.service.loader import Loader
@@ -99,7 +98,7 @@ def compared(stage: Stage) -> str:
         model = loader.get()
         request = comparing.check(drawn(), QUESTION, SHARE, shrunk=True, max_new_tokens=NEW_TOKENS)
         records = comparing.compare_stream(model, request)
-        result = comparing.last(journal.noted(records, request, loader.get))
+        result = comparing.last(journal.noted(records, request))
         settings_tried(model)
     for name in journal.LOOKS:
         if result[name] is None or result[name]["error"]:
@@ -167,7 +166,7 @@ def published(stage: Stage) -> str:
     for words in (
         ("push-model", f"{OWNER}/weights", "--weights", stage.weights),
         ("push-space", f"{OWNER}/space", "--hardware", "t4", "--weights", f"{OWNER}/weights"),
-        ("push-results", f"{OWNER}/results"),
+        ("push-results", f"{OWNER}/results", "--results", stage.out / "results", "--own-data"),
     ):
         report = last_line(hub.main, *words)
         if report["pushed"]:

@@ -1,7 +1,5 @@
 """The log of decisions: off by default, a whole line an answer, nothing of what was seen or asked."""
 
-import base64
-import io
 import json
 import re
 import stat
@@ -19,11 +17,12 @@ from arr_coc.service import comparing, journal, latency
 ROOT = Path(__file__).parent.parent
 QUESTION = "What number is on the small sign?"
 FIELDS = {
-    "time", "base", "device", "pixels", "look", "tokens", "kept", "share", "stages_s",
+    "time", "base", "base_commit", "device", "pixels", "look", "tokens", "kept", "share", "stages_s",
     "first_word_s", "tokens_per_second", "new_tokens", "ended",
 }  # fmt: skip
 DECIDED = {
-    "weights", "revision", "allocator", "glance", "prune", "tensions", "tension_source", "fallback",
+    "weights", "revision", "commit", "allocator", "glance", "prune", "tensions",
+    "tension_source", "fallback",
 }  # fmt: skip
 
 
@@ -34,10 +33,12 @@ def asked(bundled, picture, tmp_path):
     handlers = ModelHandlers(
         LocalHandlers(tmp_path), loader, lambda request: comparing.compare_stream(bundled, request)
     )
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG")
-    url = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-    return lambda **settings: handlers.answered(url, QUESTION, 0.2, max_new_tokens=3, **settings)
+
+    def ask(**settings):
+        request = comparing.check(picture, QUESTION, 0.2, max_new_tokens=3, **settings)
+        return comparing.last(handlers.run(request))
+
+    return ask
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_each_finished_answer_is_a_row(asked, file):
     assert focused["kept"] == result["tokens_kept"] and focused["share"] == 0.2
     where = result["where"]
     assert focused["tensions"] == [where["compress"], where["exploit"], where["focus"]]
-    assert (focused["weights"], focused["revision"]) == ("bundled", "default")
+    assert focused["weights"] == result["weights"]["name"] and focused["revision"] is None
     assert focused["stages_s"] == result["focused"]["stages_s"] and full["pixels"] == [320, 256]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -96,7 +97,7 @@ def test_neither_picture_nor_question_nor_answer_is_noted(asked, file, monkeypat
 
 def test_it_is_noted_before_the_result_is_handed_on(bundled, picture, file):
     request = comparing.check(picture, QUESTION, max_new_tokens=1)
-    records = journal.noted(comparing.compare_stream(bundled, request), request, lambda: bundled)
+    records = journal.noted(comparing.compare_stream(bundled, request), request)
     assert next(value for kind, value in records if kind == "result")
     records.close()  # as the page does: it asks for nothing after the result
     assert len(rows(file)) == 2

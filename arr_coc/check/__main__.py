@@ -22,11 +22,12 @@ from typing import Any
 
 import torch
 
-from arr_coc import __version__, provenance
+from arr_coc import __version__, naming, provenance
 from arr_coc.check import timing, trials
-from arr_coc.check.lines import Line, public_name, tried, without_places
+from arr_coc.check.lines import Line, tried, without_places
 from arr_coc.check.report import Report, as_json, markdown, table
-from arr_coc.qwen.loading import BUNDLED_BASE, DTYPES
+from arr_coc.commands import add_dtype
+from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.weights import WeightsError, default_weights
 
@@ -83,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
         help="Hub id or folder of ARR-COC weights; '' for none (default: as the page would take)",
     )
     p.add_argument("--device", help="default: CUDA where there is one")
-    p.add_argument("--dtype", choices=DTYPES, help="default: what suits the device")
+    add_dtype(p)
     p.add_argument(
         "--seconds", type=float, default=SECONDS, help="for timing, about (default %(default)g)"
     )
@@ -100,8 +101,8 @@ def examined(args: argparse.Namespace) -> Report:
     weights = default_weights(is_bundled) if args.weights is None else args.weights
     host, lines = loaded(base, weights or "", args)
     report = Report(
-        base="bundled base" if is_bundled else public_name(base),
-        weights=public_name(weights) if weights else "",
+        base="bundled base" if is_bundled else naming.public(base),
+        weights=naming.public(weights or ""),
         about=about(host, args),
         lines=lines,
     )
@@ -113,7 +114,7 @@ def examined(args: argparse.Namespace) -> Report:
 
 def loaded(base: str, weights: str, args: argparse.Namespace) -> tuple[Any, list[Line]]:
     """The host, or None, and the lines about loading; weights that do not load leave the base."""
-    options = {"device": args.device, "dtype": args.dtype and getattr(torch, args.dtype)}
+    options = {"device": args.device, "dtype": args.dtype}
     hosts, refused = [], []
 
     def load() -> str:

@@ -4,8 +4,8 @@ import platform
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from arr_coc import naming
 from arr_coc.qwen.loading import first_line
 
 NO_MEMORY = (
@@ -13,8 +13,6 @@ NO_MEMORY = (
     "machine with more memory."
 )
 OURS = "This is not foreseen: please open an issue with this report (--markdown)."
-# An absolute path of this machine, as a sentence names it; the two slashes of an address are none.
-_PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?[/\\](?:[^\s'\"/\\:,;]+[/\\])*([^\s'\"/\\:,;]+)")
 
 
 @dataclass(frozen=True)
@@ -72,15 +70,9 @@ def without_places(line: Line) -> Line:
 
 
 def scrubbed(text: str) -> str:
-    """A text in which each absolute path is its last part, and this machine has no name."""
-    text = _PATH.sub(r"\1", text)
-    host = platform.node()
+    """A text in which no path leads to a folder, and this machine has no name."""
+    text, host = naming.without_folders(text), platform.node()
     return re.sub(rf"\b{re.escape(host)}\b", "this machine", text) if len(host) > 2 else text
-
-
-def public_name(named: str | Path) -> str:
-    """A base or weights without the folders that lead there; an id stays as it is."""
-    return Path(named).resolve().name if Path(named).exists() else scrubbed(str(named))
 
 
 def in_a_sentence(lines: Iterable[Line]) -> str:

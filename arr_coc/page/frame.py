@@ -159,9 +159,13 @@ def header(badge: str) -> str:
     )
 
 
-def badge_loading(recorded: bool = False) -> str:
-    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile."""
+def badge_loading(recorded: bool = False, fetched: str = "") -> str:
+    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile.
+
+    `fetched` says how much of a first download is there.
+    """
     words = "Recorded; the model is waking up…" if recorded else "Waking the model up…"
+    words = f"Fetching the model: {escaped(fetched)}…" if fetched else words
     return f'<span class="arr-badge arr-wait">{words}</span>'
 
 
@@ -171,21 +175,25 @@ def badge_ready(
     device: str,
     learned: bool,
     notices: Sequence[str] = (),
+    base: str = "",
+    weights: str = "",
     health: str = "",
 ) -> str:
     """Which model runs, with which weights, on what, and whether what is shown was recorded.
 
-    `notices` say why weights that were named are not in use; they stand in the tooltip of the weights, and
-    `health`, what the check at the start found, in that of the model.
+    `base` and `weights` say where both are from; `notices` what else should be known of them, such as
+    why weights that were named are not in use; `health` what the check at the start found. All stand in
+    tooltips.
     """
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
-    weights = "Learned settings" if learned else "Fixed rules, not learned"
-    if notices:
-        weights += "; named weights could not be used"
-    about_weights = escaped(" ".join(("ARR-COC weights.", *notices)))
-    about_model = escaped(f"The base model both looks share. {health}".strip())
-    titles = (about_model, about_weights, "Where it runs")
+    words = "Learned settings" if learned else "Fixed rules, not learned"
+    if any("weights" in said for said in notices):
+        words += "; named weights could not be used"
+    about_weights = f"ARR-COC weights: {weights}." if weights else "ARR-COC weights."
+    about_weights = escaped(" ".join((about_weights, *notices)))
+    about_base = "The base model both looks share" + (f": {base}." if base else ".")
+    titles = (escaped(f"{about_base} {health}".strip()), about_weights, "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
     shown = (
         f'<span class="arr-if-live">Live on {where}</span>'
@@ -193,7 +201,7 @@ def badge_ready(
     )
     return "".join(
         f'<span class="arr-badge" title="{title}">{body}</span>'
-        for title, body in zip(titles, (escaped(model), escaped(weights), shown))
+        for title, body in zip(titles, (escaped(model), escaped(words), shown))
     )
 
 

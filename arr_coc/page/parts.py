@@ -142,6 +142,7 @@ class Parts:
     key: gr.Textbox  # what the picture shown is called in stamps
     imposed: gr.Textbox  # the tensions set by hand, in a word
     run: gr.Textbox  # the number of the newest run, from the browser
+    waking: gr.Timer  # while the model loads
     watch: gr.HTML  # `state.js`, and what it says when the server is gone
     said_picture: gr.HTML
     said_tensions: gr.HTML

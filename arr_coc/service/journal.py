@@ -9,12 +9,10 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from arr_coc.config import NO_REVISION
 
 LOG, QUESTIONS = "ARR_COC_LOG", "ARR_COC_LOG_QUESTIONS"
 LARGEST = 16 * 2**20  # bytes; then the file becomes FILE.1, and the one that was that goes
@@ -33,9 +31,7 @@ def notes_questions() -> bool:
     return is_on() and os.environ.get(QUESTIONS) == "1"
 
 
-def noted(
-    records: Iterator[tuple[str, Any]], request: Any, model: Callable[[], Any]
-) -> Iterator[tuple[str, Any]]:
+def noted(records: Iterator[tuple[str, Any]], request: Any) -> Iterator[tuple[str, Any]]:
     """The records of `comparing`, unchanged; where it is turned on, each answer of them is noted.
 
     It is noted before the result is handed on: nobody may ask for what comes after that. A line that
@@ -44,7 +40,6 @@ def noted(
     Args:
         records: of one request.
         request: a `comparing.Request`.
-        model: gives the model that answers.
     """
     if not is_on():
         yield from records
@@ -52,19 +47,19 @@ def noted(
     for kind, value in records:
         if kind == "result":
             try:
-                append(Path(os.environ[LOG]), rows_of(value, request, model()))
+                append(Path(os.environ[LOG]), rows_of(value, request))
             except Exception as error:  # an answer is worth more than its line
                 log.warning("the log of decisions could not be written: %s", error)
         yield kind, value
 
 
-def rows_of(result: dict[str, Any], request: Any, model: Any) -> list[dict[str, Any]]:
+def rows_of(result: dict[str, Any], request: Any) -> list[dict[str, Any]]:
     """A row for each look of a `ComparisonResult` that has an answer."""
-    config, where = request.config, result["where"]
-    used = {"base": _public(model.name), **_weights(model, config.revision)}
+    config, where, weights = request.config, result["where"], result["weights"] or {}
     about = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "base": used["base"],
+        "base": result["base"]["name"],
+        "base_commit": result["base"]["commit"] or None,
         "device": result["device"],
         "pixels": list(request.image.size),
     }
@@ -77,7 +72,8 @@ def rows_of(result: dict[str, Any], request: Any, model: Any) -> list[dict[str, 
         row = about | {"look": name, "tokens": tokens, "kept": kept}
         row["share"] = round(kept / tokens, 4) if tokens else None
         if name == "focused":
-            row |= {"weights": used["weights"], "revision": used["revision"]}
+            row |= {"weights": weights.get("name"), "revision": weights.get("revision") or None}
+            row["commit"] = weights.get("commit") or None
             row |= {"allocator": config.allocator, "glance": config.glance, "prune": config.prune}
             if where:
                 row["tensions"] = [where["compress"], where["exploit"], where["focus"]]
@@ -115,17 +111,3 @@ def append(path: Path, rows: list[dict[str, Any]], largest: int = LARGEST) -> No
 def older(path: Path) -> Path:
     """Where the rows before those of a file lie."""
     return path.with_name(path.name + ".1")
-
-
-def _weights(model: Any, revision: str | None) -> dict[str, str | None]:
-    """Name and revision of the ARR-COC weights that decided; both None where fixed rules did."""
-    loaded = list(getattr(model, "policies", None) or {})
-    if revision == NO_REVISION or not loaded:
-        return {"weights": None, "revision": None}
-    named = os.environ.get("ARR_COC_WEIGHTS") or "bundled"
-    return {"weights": _public(named), "revision": revision or loaded[0]}
-
-
-def _public(name: str) -> str:
-    """A name without the folders of this machine."""
-    return Path(name).name if Path(name).exists() else name

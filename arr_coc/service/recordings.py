@@ -3,12 +3,12 @@
 Written by `arr_coc.record`, read by the page. No torch.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+from arr_coc import digests
 from arr_coc.service.looks import ComparisonResult
 
 FILE = "recorded.json"
@@ -84,10 +84,5 @@ def find(recordings: Iterable[Recording], picture: Path, question: str) -> Recor
     """The recording of that very picture and question, or None."""
     for recording in recordings:
         if recording["file"] == picture.name and recording["question"] == question:
-            return recording if recording["sha256"] == digest(picture) else None
+            return recording if recording["sha256"] == digests.of_file(picture) else None
     return None
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

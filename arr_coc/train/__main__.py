@@ -32,7 +32,7 @@ from arr_coc.train.data import FolderSamples, HubSamples, SceneSamples, collate
 from arr_coc.train.learner import Learner
 from arr_coc.train.report import compare
 from arr_coc.train.settings import Settings, parse
-from arr_coc.train.trainer import Clock, PartsTrainer, Watch
+from arr_coc.train.trainer import Clock, Guard, PartsTrainer, Watch
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -71,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def learner_for(settings: Settings, device: torch.device) -> Learner:
     """The base, frozen, and the parts: new ones, or those of `--init`."""
     torch.manual_seed(settings.seed)
-    host = host_for(settings.base, settings.shapes, device=device, bf16=settings.bf16)
+    dtype = "bfloat16" if settings.bf16 else settings.dtype
+    host = host_for(settings.base, settings.shapes, device=device, dtype=dtype)
     parts = for_base(
         host.model.config,
         host.attention_layers,
@@ -87,13 +88,11 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
 
 
 def host_for(
-    base: str | None, random_shapes: str | None, *, device: torch.device, bf16: bool
+    base: str | None, random_shapes: str | None, *, device: torch.device, dtype: str | None
 ) -> ARRCOCQwen:
     """The base without trained parts, or a random model of the named shapes."""
-    dtype = torch.bfloat16 if bf16 else None
     if random_shapes:
-        dtype = dtype or loading.default_dtype(device)
-        return shapes.build_host(random_shapes, device, dtype)
+        return shapes.build_host(random_shapes, device, loading.default_dtype(device, dtype))
     return ARRCOCQwen.from_pretrained(base, components="", device=device, dtype=dtype)
 
 
@@ -158,7 +157,7 @@ def trainer_for(learner: Learner, options: TrainingArguments, settings: Settings
         args=options,
         train_dataset=samples_for(settings, options.world_size),
         data_collator=collate,
-        callbacks=[clock, Watch(learner, settings.work, settings.log_every)],
+        callbacks=[clock, Watch(learner, settings.work, settings.log_every), Guard(learner)],
         clock=clock,
     )
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from arr_coc import knowing
 from arr_coc.attending import native_allocation
 from arr_coc.config import HALO, glance_tokens
-from arr_coc.qwen import encoding
+from arr_coc.qwen import encoding, finite
 from arr_coc.qwen.batch import padded
 from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
@@ -47,6 +47,9 @@ def encode_kept(
 
     As `ARRCOCQwen.encode` of each picture: with `contexts` beside their glances' keys and values, else
     with a halo and coarse cells.
+
+    Raises:
+        FloatingPointError: where the tower overflowed beside the contexts, which have to be made anew.
     """
     allocations = [
         native_allocation(index.cpu(), picture.grid, torch.zeros(len(index)))
@@ -55,7 +58,11 @@ def encode_kept(
     visual = host.model.model.visual
     if contexts is not None:
         nothing = [0] * len(pictures)
-        return encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts)
+        kept_tokens = encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts)
+        if any(context and context.dtype != visual.dtype for context in contexts):
+            # The tower overflowed and runs in float32 since; the glances were taken before.
+            raise FloatingPointError("the vision tower beside its glances overflowed")
+        return kept_tokens
     around = [glance_tokens(picture.grid) for picture in pictures]
     return encoding.encode_kept(visual, pictures, allocations, around, HALO)
 
@@ -104,6 +111,9 @@ def answer_logits(
 
     Returns:
         `(sum of the answers' lengths, vocabulary)` float32, row after row.
+
+    Raises:
+        FloatingPointError: where the model's numbers overflowed.
     """
     batch = padded(host, prompts, tokens, answers)
     length = batch.ids.shape[1]
@@ -128,7 +138,9 @@ def answer_logits(
     picked = [
         row[n - len(a) - 1 : n - 1] for row, n, a in zip(hidden, batch.lengths.tolist(), answers)
     ]
-    return host.model.lm_head(torch.cat(picked)).float()
+    logits = host.model.lm_head(torch.cat(picked)).float()
+    finite.check_logits(logits)
+    return logits
 
 
 def answer_ids(host: ARRCOCQwen, answer: str) -> list[int]:

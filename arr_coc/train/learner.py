@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from arr_coc.components import Components
+from arr_coc.qwen import finite
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import relaxation
 from arr_coc.train.data import Sample
@@ -58,7 +59,16 @@ class Learner(nn.Module):
         return self._base[0]
 
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
-        """The mean loss over every question of the samples."""
+        """The mean loss over every question of the samples.
+
+        A base in float16 that overflows moves to a wider dtype, and the samples are asked once more.
+
+        Raises:
+            ValueError: where it overflows in the wider dtype too, or a loss does.
+        """
+        return {"loss": self.host.once_more_if_narrow(lambda: self._loss(samples))}
+
+    def _loss(self, samples: list[Sample]) -> Tensor:
         # Pictures of one size have one grid, and go through the base together.
         by_size: dict[tuple[int, int], list[Sample]] = defaultdict(list)
         for sample in samples:
@@ -72,10 +82,12 @@ class Learner(nn.Module):
             for name, values in self.losses(group).items():
                 terms[name].append(values.sum())
         means = {name: torch.stack(values).sum() / count for name, values in terms.items()}
+        for name, value in means.items():
+            finite.check(f"the loss {name!r}", [value])
         self.passes += 1
         for name, value in means.items():
             self.loss_sums[name] += float(value.detach())
-        return {"loss": sum(WEIGHTS[name] * value for name, value in means.items())}
+        return sum(WEIGHTS[name] * value for name, value in means.items())
 
     def losses(self, group: Group) -> dict[str, Tensor]:
         """Every loss, per question `(B,)`; noise is keyed by sample, question and epoch."""

@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,9 @@ def compare(
     config = replace(config, revision=None)  # the only components that each host has
     return {
         f"{share:g}": {
-            name: measure(each, questions, share=share, config=config)
+            name: each.once_more_if_narrow(
+                partial(measure, each, questions, share=share, config=config)
+            )
             for name, each in methods.items()
         }
         for share in shares
