@@ -22,20 +22,18 @@ os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")  # it would keep 10,
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
-from gradio.data_classes import FileData
 from gradio.events import Dependency
 from starlette.middleware import Middleware
 
-from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
+from arr_coc.config import DEADLINE_S
 from arr_coc.page import changes, cost, frame, measured, parts, share, stamps
+from arr_coc.page.api import Endpoints
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.preview import Preview
 from arr_coc.service import comparing, recordings
-from arr_coc.service.decision import Where
 from arr_coc.service.loader import Loader, base_to_come, identity_to_come
-from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.sessions import keep_forgetting
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
@@ -44,6 +42,7 @@ RESULTS = Path(__file__).parent / "results"
 GPU_SECONDS = 30
 # Three looks must fit into what ZeroGPU lends.
 LOOK_SECONDS = 8.0 if ON_ZEROGPU else DEADLINE_S
+WAKING_S = 1.0  # between two looks at how far loading is
 LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each
@@ -73,48 +72,7 @@ def run_on_gpu(request: comparing.Request) -> Iterator[tuple[str, Any]]:
 IDENTITY = identity_to_come()
 LOCAL = LocalHandlers(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 MODEL = ModelHandlers(LOCAL, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
-
-
-def compare(
-    image: FileData,
-    question: str,
-    share: float = Config.share,
-    budget: int | None = Config.budget,
-    glance: str = Config.glance,
-    prune: str = Config.prune,
-    max_new_tokens: int = NEW_TOKENS,
-    shrunk: bool = False,
-) -> ComparisonResult:
-    """Ask one question about one picture twice: the stock model, then ARR-COC on the same weights.
-
-    Args:
-        image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
-        question: at most 500 characters.
-        share: share of the picture's visual tokens to keep, 0.05 to 1.
-        budget: visual tokens to keep; overrides share.
-        glance: what becomes of the quick first look: auto, periphery, separate or off.
-        prune: drop tokens before or after the vision encoder.
-        max_new_tokens: longest answer in tokens, 1 to 256.
-        shrunk: ask a third time, of the whole picture resized to as many tokens.
-    """
-    settings = {"glance": glance, "prune": prune, "max_new_tokens": max_new_tokens}
-    return MODEL.answered(image, question, share, budget=budget, shrunk=shrunk, **settings)
-
-
-def relevance(image: FileData, question: str, share: float = Config.share) -> Where:
-    """Where looking pays for a question: maps, tensions and the places kept, without an answer.
-
-    Args:
-        image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
-        question: at most 500 characters.
-        share: share of the picture's visual tokens to keep, 0.05 to 1.
-    """
-    return MODEL.answered(image, question, share, questions=(question,))
-
-
-def examples() -> list[frame.Listed]:
-    """The questions of this page's cards with their true answers."""
-    return frame.listed(LOCAL.examples)
+API = Endpoints(LOCAL, MODEL)
 
 
 def layout() -> Parts:
@@ -153,6 +111,7 @@ def layout() -> Parts:
         named["key"] = gr.Textbox(first.key, visible="hidden", elem_id="arr-key")
         named["imposed"] = gr.Textbox(visible="hidden", elem_id="arr-imposed")
         named["run"] = gr.Textbox(visible="hidden", elem_id="arr-run")
+        named["waking"] = gr.Timer(WAKING_S, active=False)
     return Parts(**named)
 
 
@@ -165,7 +124,9 @@ def wire(demo: gr.Blocks, page: Parts) -> None:
     opening = [*page.of(changes.Fresh), page.percent]
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
     opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
-    demo.load(MODEL.on_ready, None, page.of(changes.Ready), **QUICK)
+    ready = page.of(changes.Ready)
+    demo.load(MODEL.on_ready, None, ready, **QUICK)
+    page.waking.tick(MODEL.on_ready, None, ready, **QUICK)
 
 
 def wire_comparing(page: Parts) -> Dependency:
@@ -300,10 +261,10 @@ def wire_settings(page: Parts) -> None:
 
 
 def endpoints() -> None:
-    """The API: these three and no others."""
-    gr.api(compare, api_name="compare", **GPU)
-    gr.api(relevance, api_name="relevance", **GPU)
-    gr.api(examples, api_name="examples", queue=False)
+    """The API: these and no others."""
+    for long in (API.compare, API.relevance, API.compare_with, API.relevance_with):
+        gr.api(long, api_name=long.__name__, **GPU)
+    gr.api(API.examples, api_name="examples", queue=False)
 
 
 def build() -> gr.Blocks:

@@ -5,7 +5,7 @@ tokens as the encoder gives them. Tensors only; `qwen.weights` reads and writes 
 """
 
 import hashlib
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,22 @@ PARTS = {
 }
 # Those that mend what the encoder gives of kept cells, and have no say in which these are.
 ENCODING_PARTS = ("adapter", "lora")
+
+
+class Origin(NamedTuple):
+    """Where trained parts were loaded from.
+
+    Attributes:
+        name: Hub id, the folder's name, or "bundled".
+        revision: as it was asked for; None for the latest.
+        commit: of the Hub repo; None of a folder.
+        base: the base that they name as the one they were made for.
+    """
+
+    name: str
+    revision: str | None = None
+    commit: str | None = None
+    base: str | None = None
 
 
 class GlanceReadings(Protocol):
@@ -64,6 +80,7 @@ class Components(nn.Module):
         for name in PARTS:
             self.add_module(name, parts.get(name))
         self.context, self.unsure = context, unsure
+        self.origin: Origin | None = None
 
     @property
     def names(self) -> list[str]:

@@ -29,6 +29,8 @@ MINIMUM_BUDGET = 4
 GLANCE_SIZES = {"glance": (21, 36), "cells": (16, 64), "none": (16, 64)}
 GLANCE_AT_MOST = 4
 HALO = 0.5
+# Of a base's numbers; "auto" is what suits the device.
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
 # 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).

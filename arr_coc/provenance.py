@@ -13,6 +13,11 @@ from typing import Any
 
 import torch
 
+from arr_coc import naming
+
+# What else decides which model a command runs; told before the command where they are set.
+VARIABLES = ("ARR_COC_BASE", "ARR_COC_WEIGHTS", "ARR_COC_REVISIONS", "ARR_COC_DTYPE")
+
 
 def header(module: str, words: Sequence[str], device: torch.device) -> dict[str, Any]:
     """The head of a report.
@@ -31,8 +36,16 @@ def header(module: str, words: Sequence[str], device: torch.device) -> dict[str,
 
 
 def command(module: str, words: Sequence[str]) -> str:
-    """How to make a result again: arguments quoted as a shell needs them."""
-    return shlex.join(["python", "-m", module, *words])
+    """How to make a result again: arguments as a shell needs them, folders of this machine by name."""
+    named = [
+        f"{name}={naming.public(os.environ[name])}" for name in VARIABLES if name in os.environ
+    ]
+    return " ".join([*named, shlex.join(["python", "-m", module, *map(_public, words)])])
+
+
+def _public(word: str) -> str:
+    flag, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    return flag + equals + naming.public(value)
 
 
 def typed(argv: Sequence[str] | None) -> list[str]:

@@ -16,20 +16,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from arr_coc.commands import run_command
+from arr_coc import digests, naming
+from arr_coc.commands import add_dtype, run_command
 from arr_coc.config import Config
+from arr_coc.pictures import unreadable
 from arr_coc.scoring import score_exact
 from arr_coc.service import comparing, intake
 from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
 from arr_coc.service.mattering import Mattered, describe_mattering
-from arr_coc.service.recordings import (
-    FILE,
-    About,
-    AtBudget,
-    Recording,
-    digest,
-    examples_for,
-)
+from arr_coc.service.recordings import FILE, About, AtBudget, Recording, examples_for
 
 LOOKS = ("full", "focused", "shrunk")
 SHARES = (0.05, 0.1, 0.4, 1.0)  # of the tokens, besides the usual share: stops of a card's budget
@@ -52,7 +47,6 @@ def compare_often(
     for look in LOOKS:
         result[look] = median_look([run[look] for run in runs])
     result["ratio"] = round(statistics.median(run["ratio"] for run in runs), 3)
-    result["model"] = Path(result["model"]).name
     times = {look: [run[look]["time_to_first_token_s"] for run in runs] for look in LOOKS}
     return {"result": result, "times": times}
 
@@ -108,7 +102,10 @@ def record(
     examples: Path,
     repetitions: int,
     words: Sequence[str],
+    *,
     shares: Sequence[float] = SHARES,
+    dtype: str | None = None,
+    skip_bad: bool = False,
 ) -> dict[str, Any]:
     """Compare every example in the folder `examples`; the whole report, as it is written.
 
@@ -118,6 +115,11 @@ def record(
         repetitions: of each comparison, 1 or more.
         words: the command's arguments as typed, for the report.
         shares: of the tokens, that each is compared at besides the usual one.
+        dtype: of the base, one of `config.DTYPES`; None as `ARR_COC_DTYPE`.
+        skip_bad: whether examples whose pictures cannot be read are left out.
+
+    Raises:
+        ValueError: for pictures that cannot be read, before the base is loaded.
     """
     from tqdm import tqdm
 
@@ -126,11 +128,13 @@ def record(
     from arr_coc.qwen.model import ARRCOCQwen
     from arr_coc.qwen.weights import default_weights
 
-    folder = BUNDLED_BASE if base == "bundled" else base
-    model = ARRCOCQwen.from_pretrained(folder)
-    folders = (folder, default_weights(model.is_bundled))
-    base_sha256, weights_sha256 = (weights_digest(Path(name or "none")) for name in folders)
     entries = json.loads((examples / "examples.json").read_text(encoding="utf-8"))
+    bad = unreadable(examples, [entry["file"] for entry in entries], skip=skip_bad)
+    entries = [entry for entry in entries if entry["file"] not in bad]
+    folder = BUNDLED_BASE if base == "bundled" else base
+    model = ARRCOCQwen.from_pretrained(folder, dtype=dtype)
+    folders = (folder, default_weights(model.is_bundled))
+    base_sha256, weights_sha256 = (digests.of_weights(Path(name or "none")) for name in folders)
     recordings = []
     # The first comparison pays for what is set up once, so one is made that is not recorded.
     for entry in entries[:1]:
@@ -141,7 +145,7 @@ def record(
         recordings.append(
             Recording(
                 file=entry["file"],
-                sha256=digest(picture),
+                sha256=digests.of_file(picture),
                 question=entry["question"],
                 answer=str(entry.get("answer", "")),
                 **compared,
@@ -153,18 +157,12 @@ def record(
         )
     about = About(
         **provenance.header("arr_coc.record", words, model.device),
-        base=base,
+        base=naming.public(base),
         base_sha256=base_sha256,
         weights_sha256=weights_sha256,
         repetitions=repetitions,
     )
     return {"about": about, "recordings": recordings}
-
-
-def weights_digest(folder: Path) -> str:
-    """SHA-256 of the weights in a folder, in hex; "" where there are none, as for an id on the Hub."""
-    file = folder / "model.safetensors"
-    return digest(file) if file.is_file() else ""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -187,6 +185,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--shares", type=float, nargs="*", default=SHARES,
         help="of the tokens, besides the usual one (default %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--skip-bad", action="store_true", help="go on without pictures that cannot be read"
+    )
+    add_dtype(parser)
     args = parser.parse_args(argv)
     words = list(sys.argv[1:] if argv is None else argv)
     if args.repetitions < 1:
@@ -197,7 +199,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     examples = args.examples or examples_for(args.base)
     if not (examples / "examples.json").is_file():
         parser.error(f"there is no examples.json in {examples}")
-    report = record(args.base, examples, args.repetitions, words, args.shares)
+    options = {"shares": args.shares, "dtype": args.dtype, "skip_bad": args.skip_bad}
+    report = record(args.base, examples, args.repetitions, words, **options)
     out = args.out or examples
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_text(json.dumps(report, separators=(",", ":")) + "\n", encoding="utf-8")

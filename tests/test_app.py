@@ -23,12 +23,13 @@ from PIL import Image
 from test_intake import png_header
 
 from arr_coc.page import frame, measured, results, stamps
+from arr_coc.page.api import Endpoints as API
 from arr_coc.page.changes import UNCHANGED, Fresh
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal
 from arr_coc.page.visit import Visit
-from arr_coc.service import decision, intake, recordings, sessions, uploads
+from arr_coc.service import comparing, decision, intake, recordings, sessions, uploads
 from arr_coc.service.loader import Loader, base_to_come, identity_to_come
 from arr_coc.service.looks import ComparisonResult, empty_look
 
@@ -77,10 +78,17 @@ def test_the_page_answers_before_torch_is_loaded(room):
 
 def test_typed_public_endpoints(client):
     described = client.view_api(return_format="dict", print_info=False)
-    assert list(described["named_endpoints"]) == ["/compare", "/relevance", "/examples"]
+    assert list(described["named_endpoints"]) == [
+        "/compare", "/relevance", "/compare_with", "/relevance_with", "/examples"
+    ]  # fmt: skip
     endpoint = described["named_endpoints"]["/compare"]
     names = [parameter["parameter_name"] for parameter in endpoint["parameters"]]
-    assert names[:3] == ["image", "question", "share"] and names[-1] == "shrunk"
+    # By place, as existing clients call it: the framework wants every one, so that none may be added.
+    first = ["image", "question", "share", "budget", "glance", "prune", "max_new_tokens", "shrunk"]
+    assert names == first and described["named_endpoints"]["/relevance"]["parameters"][3:] == []
+    with_settings = described["named_endpoints"]["/compare_with"]["parameters"]
+    assert [p["parameter_name"] for p in with_settings] == ["image", "question", "settings"]
+    assert all(name in API.compare_with.__doc__ for name in comparing.SETTINGS)
     returned = endpoint["returns"][0]["python_type"]["type"]
     assert all(name in returned for name in ("tokens_kept", "ratio", "relevance", "shrunk"))
 
@@ -91,6 +99,8 @@ def test_they_are_mcp_tools():
         "compare",
         "examples",
         "relevance",
+        "with",
+        "with",
     ]
     assert "question" in json.dumps(tools)
 
@@ -157,6 +167,46 @@ def test_numbers_out_of_range(client, scene):
     refused(client, scene, "budget", "16,384", budget=10**9)
     refused(client, scene, "answer", "256", max_new_tokens=10**6)
     refused(client, scene, "glance", "periphery", glance="<script>")
+
+
+def ask_with(client, image, question="what colour is the ball?", **settings):
+    return client.predict(handle_file(image), question, settings, api_name="/compare_with")
+
+
+WRONG = {
+    "allocator": ("best", "topk, adaptive, window, quadtree"),
+    "tier": ("huge", "fast, balanced"),
+    "context": ("all", "auto, glance, cells, none"),
+    "when": ("never", "always, auto"),
+    "tensions": ([0.1, 2, 0.3], "three numbers, 0 to 1"),
+    "colour": (1, "'colour' is not known; allowed are share, budget"),
+    "native_tokens": (7, "allowed"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_setting_that_is_not_allowed_is_named(client, scene, name):
+    value, said = WRONG[name]
+    with pytest.raises(AppError) as caught:
+        ask_with(client, scene, **{name: value})
+    assert said in html.unescape(str(caught.value))
+
+
+def test_every_setting_of_the_page_can_be_given(client, scene):
+    result = ask_with(client, scene, tier="accurate", allocator="window", tensions=[0.1, 0.2, 0.9],
+                 context="cells", revision="none")  # fmt: skip
+    where = result["where"]
+    assert result["tokens_kept"] <= 0.4 * result["tokens_total"] < 1.2 * result["tokens_kept"]
+    assert where["allocator"] == "window" and where["tension_source"] == "imposed"
+    assert [where["compress"], where["exploit"], where["focus"]] == [0.1, 0.2, 0.9]
+    assert result["weights"] is None and result["base"]["name"] == "bundled base"
+    learned = ask_with(client, scene, when="auto")
+    assert learned["weights"] == {"name": "bundled", "revision": "", "commit": ""}
+    assert learned["focused"]["in_full"] is None or learned["where"] is None
+    unknown = ask_with(client, scene, revision="team/v9")["focused"]["error"]
+    assert "The revision is 'team/v9'; allowed are default, none" in unknown
+    with pytest.raises(AppError, match="The revision is 'v9'"):
+        client.predict(handle_file(scene), "what?", {"revision": "v9"}, api_name="/relevance_with")
 
 
 def test_the_full_look_stands_when_the_budget_does_not_fit(client, scene):
@@ -358,7 +408,7 @@ def test_model_text_is_escaped_everywhere():
         results.answers(finished(text=evil), finished(error=evil), truth=evil),
         results.message(evil),
         frame.badge_failed(evil),
-        frame.badge_ready(evil, False, evil, True, [evil]),
+        frame.badge_ready(evil, False, evil, True, [evil], evil),
     ]
     for text in shown:
         assert "<img" not in text and "&lt;img" in text and "${7*6}" in text

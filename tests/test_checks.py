@@ -99,5 +99,10 @@ def test_the_dtype_can_be_named(monkeypatch, picture):
     answer = host.generate(picture, "what is it?", config=Config(), max_new_tokens=2)
     assert answer.realization.fallback is None
     monkeypatch.setenv("ARR_COC_DTYPE", "int8")
-    with pytest.raises(ValueError, match="ARR_COC_DTYPE is 'int8', expected one of float32"):
+    with pytest.raises(ValueError, match="ARR_COC_DTYPE is 'int8', expected one of auto, float32"):
         loading.default_dtype(torch.device("cpu"))
+    # A name that is given comes before the variable, and auto is what suits the device.
+    assert loading.default_dtype(torch.device("cpu"), "float16") == torch.float16
+    assert loading.default_dtype(torch.device("cpu"), "auto") == torch.float32
+    with pytest.raises(ValueError, match="dtype is 'half', expected one of auto"):
+        ARRCOCQwen.from_pretrained(BUNDLED_BASE, dtype="half")

@@ -136,7 +136,9 @@ def test_a_model_is_pushed_as_listed_and_tagged_and_loads_again(there, capsys, w
     words = ("push-model", WEIGHTS, "--weights", weights, "--tag", "v1.0", "--yes")
     report, out = run(capsys, *words)
     assert (
-        set(there.sent()) == set(listed(out)) == {"README.md", "config.json", "model.safetensors"}
+        set(there.sent())
+        == set(listed(out))
+        == {"README.md", "config.json", "model.safetensors", "handler.py", "requirements.txt"}
     )
     assert there.sent()["model.safetensors"] == "lfsFile"
     repo = there.repos["models", WEIGHTS]
@@ -249,6 +251,8 @@ def test_what_went_into_weights_goes_with_them_where_it_is_known(weights):
         qwen_weights.CONFIG,
         qwen_weights.WEIGHTS,
         qwen_weights.TRAINING,
+        hub_files.HANDLER,
+        hub_files.NEEDS,
     }
     assert files[qwen_weights.TRAINING] == weights / qwen_weights.TRAINING
 

@@ -39,12 +39,14 @@ IDEA |= {"config", "realizing"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
     "texture": set(),
-    "commands": set(),
+    "commands": {"config"},
     "config": set(),
+    "digests": set(),
+    "naming": set(),
     "adapting": set(),
     "lora": set(),
     "pictures": set(),
-    "provenance": set(),
+    "provenance": {"naming"},
     "scoring": set(),
     "knowing": {"texture"},
     "balancing": {"config"},
@@ -54,16 +56,28 @@ BELOW = {
     "realizing": IDEA,
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
-    "qwen": IDEA | {"homunculus"},
-    "benchmark": {"commands", "attending", "config", "peers", "provenance", "qwen", "serving"},
+    "qwen": IDEA | {"homunculus", "naming"},
+    "benchmark": {
+        "check",
+        "commands",
+        "attending",
+        "config",
+        "peers",
+        "provenance",
+        "qwen",
+        "serving",
+    },
+    "check": IDEA | {"commands", "naming", "provenance", "qwen"},
     "scenes": {"commands"},
     "sets": {"pictures"},
     "peers": IDEA | {"qwen"},
-    "service": IDEA | {"pictures", "qwen"},
+    "service": IDEA | {"check", "commands", "digests", "naming", "pictures", "qwen"},
     "evaluate": {
         "commands",
         "components",
         "config",
+        "digests",
+        "naming",
         "peers",
         "pictures",
         "provenance",
@@ -85,9 +99,19 @@ BELOW = {
         "qwen",
         "scenes",
     },
-    "hub": {"qwen"},
-    "record": {"commands", "config", "provenance", "qwen", "scoring", "service"},
+    "hub": {"digests", "naming", "qwen", "service"},
     "serving": IDEA | {"commands", "qwen"},
+    "record": {
+        "commands",
+        "config",
+        "digests",
+        "naming",
+        "pictures",
+        "provenance",
+        "qwen",
+        "scoring",
+        "service",
+    },
     "page": {"config", "homunculus", "peers", "ranking", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.
@@ -99,6 +123,7 @@ OWNERS = {
     "transformers": {"qwen", "provenance", "pretrain", "train", "serving.processor"},
     "vllm": {"serving.plugin", "serving.processor", "serving.model"},
     "gradio": {
+        "page.api",
         "page.changes",
         "page.local_handlers",
         "page.model_handlers",
@@ -223,7 +248,17 @@ def test_every_command_has_help(command):
 
 
 def test_there_are_commands():
-    names = {"benchmark", "evaluate", "hub", "pretrain", "record", "scenes", "tensions", "train"}
+    names = {
+        "benchmark",
+        "check",
+        "evaluate",
+        "hub",
+        "pretrain",
+        "record",
+        "scenes",
+        "tensions",
+        "train",
+    }
     assert {f"arr_coc.{name}" for name in names} <= set(COMMANDS)
 
 

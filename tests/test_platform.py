@@ -114,7 +114,7 @@ def test_on_the_page_and_over_the_api(monkeypatch):
     monkeypatch.setattr(model_handlers, "source_of", lambda given, folder: given)
     aborted = platform_error("ZeroGPU worker error", "GPU task aborted")
     monkeypatch.setattr(app.MODEL, "run", lambda request: records(done, error=aborted))
-    result = app.compare(picture, "what?")
+    result = app.API.compare(picture, "what?")
     assert result["full"]["text"] == "red" and "worker stopped" in result["focused"]["error"]
     inputs = {"picture": picture, "question": "what?", "new_tokens": 4}
     *_, last = app.MODEL.on_compare(**inputs)
@@ -122,7 +122,7 @@ def test_on_the_page_and_over_the_api(monkeypatch):
     assert "did not finish" in last.strip
     monkeypatch.setattr(app.MODEL, "run", lambda request: records(error=aborted))
     with pytest.raises(gr.Error, match="worker stopped"):
-        app.compare(picture, "what?")
+        app.API.compare(picture, "what?")
     with pytest.raises(gr.Error, match="worker stopped"):
         list(app.MODEL.on_compare(**inputs))
 

@@ -7,9 +7,10 @@ import pytest
 from app_server import BUNDLED_EXAMPLES, OTHER_SHARE, recorded_examples
 
 from arr_coc import record
+from arr_coc.digests import of_file as digest
 from arr_coc.page import board, frame, results
 from arr_coc.service.looks import ComparisonResult, empty_look
-from arr_coc.service.recordings import ROOT, About, Recording, at_share, digest, find, load
+from arr_coc.service.recordings import ROOT, About, Recording, at_share, find, load
 
 
 @pytest.fixture(scope="module")

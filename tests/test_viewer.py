@@ -9,6 +9,7 @@ from PIL import Image
 from test_comparing import Fake, decision, request
 
 from arr_coc.page import board, frame, post, results, share, viewer, why
+from arr_coc.page.asking import asked_of
 from arr_coc.page.cost import cost
 from arr_coc.service import comparing
 from arr_coc.service.decision import Where, describe_where
@@ -65,11 +66,11 @@ def test_cards_stand_in_groups_and_siblings_are_asked_on_the_picture(tmp_path):
         ("2", "false"),
     ]
     assert drawn.index("Small detail") < drawn.index("one?") < drawn.index("Where it fails")
-    assert frame.asked_of(examples, 1) == [
+    assert asked_of(examples, 1) == [
         {"card": 0, "question": "one?", "boxes": [[0.1, 0.1, 0.2, 0.5]]},
         {"card": 1, "question": "two?", "boxes": []},
     ]
-    assert frame.asked_of(examples, 2) == [] == frame.asked_of(examples, None)
+    assert asked_of(examples, 2) == [] == asked_of(examples, None)
 
 
 def test_without_a_decision_it_is_a_picture(result):

@@ -27,6 +27,7 @@ from arr_coc.benchmark.cases import SHARES, SHIPPED, SIZES, Case, cases
 from arr_coc.benchmark.report import crossover, slower_than_ever, summarise, table
 from arr_coc.benchmark.timing import measure, run_case
 from arr_coc.commands import run_command
+from arr_coc.config import DTYPES
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
@@ -74,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__.splitlines()[0])
     what = p.add_argument_group("what is measured")
     what.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    what.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto",
+    what.add_argument("--dtype", choices=DTYPES, default=DTYPES[0],
                       help="auto: bfloat16 on cuda; on cpu the faster of float32 and bfloat16")  # fmt: skip
     what.add_argument("--shapes", choices=[*SHAPES, BUNDLED], default="2b",
                       help="tiny tries the command; bundled is the shipped base")  # fmt: skip

@@ -25,6 +25,7 @@ from arr_coc.attending import native_allocation
 from arr_coc.benchmark.cases import QUESTION, Case, image_of
 from arr_coc.benchmark.report import summarise
 from arr_coc.benchmark.timing import Row, run_case
+from arr_coc.check.trials import first_logits
 from arr_coc.commands import run_command
 from arr_coc.config import MINIMUM_BUDGET, Config
 from arr_coc.peers.names import STOCK
@@ -74,17 +75,6 @@ def identity(session: Session) -> dict[str, Any]:
         "bit_for_bit": {name: gap == 0 for name, gap in gaps.items()},
         "finite": bool(logits[STOCK].isfinite().all()),
     }
-
-
-def first_logits(host: ARRCOCQwen, ask: Any, tokens: encoding.TokenSet) -> torch.Tensor:
-    """`(vocabulary,)` float32 of the first word."""
-    output = host.model(
-        input_ids=ask.prompt.ids(len(tokens)),
-        position_ids=ask.prompt.position_ids(tokens.places),
-        mm_encoder_outputs=tokens.encoder_outputs(),
-        logits_to_keep=1,
-    )
-    return output.logits[0, -1].float()
 
 
 def stages(session: Session) -> list[Row]:

@@ -1,14 +1,13 @@
 """Identity: what the rows in one folder must share, and what becomes of those that other weights made."""
 
-import hashlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load
+from safetensors.torch import load_file
 
-from arr_coc import components
+from arr_coc import components, digests, naming
 from arr_coc.evaluate import store
 from arr_coc.evaluate.questions import other_scenes
 from arr_coc.evaluate.settings import Settings
@@ -17,6 +16,7 @@ from arr_coc.peers.methods import EVERY
 WEIGHTS = {"weights", "weights_sha256"}  # what ARR-COC's rows alone depend on
 # Digests of each trained part, which tell what a new file of weights changes.
 WEIGHTS_PARTS = "weights_parts"
+DIGITS = 16  # of a digest, in hex
 
 
 def open_out(settings: Settings) -> None:
@@ -45,15 +45,14 @@ def open_out(settings: Settings) -> None:
 def identity(settings: Settings) -> dict[str, Any]:
     """What rows must share to stand in one file: the weights and the questions' source."""
     base = Path(settings.base)
-    about: dict[str, Any] = {"base": base.name if base.exists() else settings.base}
-    about["weights"] = settings.weights
-    trained = Path(settings.weights or "none") / "model.safetensors"
-    if trained.exists():
-        file = trained.read_bytes()
-        about["weights_sha256"] = _digest(file)
-        about[WEIGHTS_PARTS] = components.digests(load(file))
-    if (base / "model.safetensors").exists():
-        about["sha256"] = _digest((base / "model.safetensors").read_bytes())
+    about: dict[str, Any] = {"base": _name(settings.base)}
+    about["weights"] = naming.public(settings.weights) if settings.weights else ""
+    trained = Path(settings.weights or "none")
+    if digest := digests.of_weights(trained):
+        about["weights_sha256"] = digest[:DIGITS]
+        about[WEIGHTS_PARTS] = components.digests(load_file(trained / digests.WEIGHTS))
+    if digest := digests.of_weights(base):
+        about["sha256"] = digest[:DIGITS]
     source = str(settings.folder or settings.dataset or "")
     about["source"] = Path(source).name if source and Path(source).exists() else source
     if settings.held_out:
@@ -62,12 +61,14 @@ def identity(settings: Settings) -> dict[str, Any]:
     return about | {"size": "x".join(map(str, settings.size))}
 
 
+def _name(base: str) -> str:
+    """A folder by its name, or by its id where it lies in the Hub's cache."""
+    cached = naming.in_cache(base)
+    return cached[0] if cached else Path(base).name if Path(base).exists() else base
+
+
 def changed_parts(before: dict[str, str] | None, after: dict[str, str] | None) -> set[str]:
     """The parts in which two weights differ, by their digests; all where one's are unknown."""
     if before is None or after is None:
         return set(components.PARTS)
     return {part for part in components.PARTS if before.get(part) != after.get(part)}
-
-
-def _digest(file: bytes) -> str:
-    return hashlib.sha256(file).hexdigest()[:16]

@@ -4,8 +4,9 @@ What each column means stands at `store.SCHEMA`. Nothing is timed here, because 
 see `timing`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from arr_coc.evaluate.questions import Item
 from arr_coc.evaluate.stats import auc, box_cells
 from arr_coc.evaluate.store import Pair, Row
 from arr_coc.peers.base import Method, Reduced, SharedEncodes
-from arr_coc.qwen.batch import answer_batch, held_tokens
+from arr_coc.qwen.batch import Greedy, answer_batch, held_tokens
 from arr_coc.qwen.inputs import Ask, Picture
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.drawing import Box
@@ -51,6 +52,7 @@ def measure_items(
 
     Raises:
         RuntimeError: where ARR-COC fell back: its rows would not be its own.
+        ValueError: where the model's numbers overflow, in the widest dtype too.
     """
     rows = []
     work = list(zip(items, pending, strict=True))
@@ -60,18 +62,16 @@ def measure_items(
         for pair in sorted(set().union(*(pairs for _, pairs in group))):
             name, share = pair
             questions = [(item, ask) for (item, pairs), ask in zip(group, asks) if pair in pairs]
+            reduce = partial(_reduce_all, host, methods[name], share, questions, encodes)
             with torch.inference_mode():
-                reduced = _reduce_all(host, methods[name], share, questions, encodes)
-                check_fallback(name, reduced)
-                held = [held_tokens(one) for one in reduced]
-                prompts = [one.prompt for one in reduced]
-                answers = answer_batch(host, prompts, held, max_new_tokens)
-            for (item, ask), one, tokens, answer in zip(
-                questions, reduced, held, answers, strict=True
-            ):
+                reduced, answers = host.once_more_if_narrow(
+                    partial(_answered, host, reduce, max_new_tokens)
+                )
+            check_fallback(name, reduced)
+            for (item, ask), one, answer in zip(questions, reduced, answers, strict=True):
                 row = {"dataset": dataset, **_columns_of(item), "method": name, "budget": share}
                 row |= {"answer": answer.text, "entropy": answer.entropy}
-                row |= {"tokens": len(tokens), "native": ask.picture.tokens}
+                row |= {"tokens": len(held_tokens(one)), "native": ask.picture.tokens}
                 row |= score_answer(answer.text, item.truths, scoring)
                 rows.append(row | box_measures(one.kept.numpy(), one.score, item))
     return rows
@@ -158,6 +158,15 @@ def _prepared(host: ARRCOCQwen, items: Sequence[Item]) -> list[Ask]:
         picture = pictures[id(item.image)]
         asks.append(Ask(picture, host.prompt(picture, item.text)))
     return asks
+
+
+def _answered(
+    host: ARRCOCQwen, reduce: Callable[[], list[Reduced]], max_new_tokens: int
+) -> tuple[list[Reduced], list[Greedy]]:
+    """What `reduce` gives, and the answers from it."""
+    reduced = reduce()
+    held, prompts = [held_tokens(one) for one in reduced], [one.prompt for one in reduced]
+    return reduced, answer_batch(host, prompts, held, max_new_tokens)
 
 
 def _reduce_all(

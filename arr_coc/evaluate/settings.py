@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arr_coc import provenance
+from arr_coc.commands import add_dtype
 from arr_coc.evaluate.questions import QUESTIONS_PER_BLOCK
 from arr_coc.evaluate.timing import CURVE
 from arr_coc.evaluate.vqa import SHORT
@@ -161,7 +162,7 @@ def parser(about: str) -> argparse.ArgumentParser:
     how.add_argument("--workers", type=int, default=1, help="processes on this machine")
     how.add_argument("--threads", type=int, default=1, help="CPU threads of each")
     how.add_argument("--device", help="default: CUDA where there is one")
-    how.add_argument("--dtype", choices=["float32", "bfloat16", "float16"])
+    add_dtype(how)
     clock = p.add_argument_group("time to first token")
     clock.add_argument("--time", type=int, default=0, help="questions to time, one at a time")
     clock.add_argument("--time-budgets", type=float, nargs="+", help="default: --budgets")

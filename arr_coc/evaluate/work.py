@@ -80,8 +80,8 @@ def load_host(settings: Settings) -> ARRCOCQwen:
     device = settings.device
     if device is None and torch.cuda.is_available():
         device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-    dtype = getattr(torch, settings.dtype) if settings.dtype else None
-    return ARRCOCQwen.from_pretrained(settings.base, settings.weights, device=device, dtype=dtype)
+    options = {"device": device, "dtype": settings.dtype}
+    return ARRCOCQwen.from_pretrained(settings.base, settings.weights, **options)
 
 
 class Worker:

@@ -59,13 +59,21 @@ def main(argv: Sequence[str] | None = None) -> None:
 def push_model(settings: PushModel) -> dict[str, Any]:
     """Publish weights, with a card made from results."""
     revision = settings.tag or "main"
-    files = hub_files.model_files(settings.weights, settings.repo, settings.results, revision)
+    files = hub_files.model_files(
+        settings.weights,
+        settings.repo,
+        settings.results,
+        revision,
+        base_id=settings.base_id,
+        space=settings.space,
+    )
     return push(settings, "model", files)
 
 
 def push_results(settings: PushResults) -> dict[str, Any]:
     """Publish results as a data set; earlier ones there stay."""
-    return push(settings, "dataset", hub_files.results_files(settings.results), mirror=False)
+    files = hub_files.results_files(settings.results, own_data=settings.own_data)
+    return push(settings, "dataset", files, mirror=False)
 
 
 def push(settings: Push, kind: str, files: Files, *, mirror: bool = True) -> dict[str, Any]:
@@ -157,7 +165,7 @@ def push_space(settings: PushSpace) -> dict[str, Any]:
         if value and (Path(value).exists() or loading.looks_like_path(value)):
             raise Refused(f"--{name} {value} is a folder of this machine, expected a Hub id")
     hardware, flavor = settings.hardware, FLAVOR[settings.hardware]
-    files = hub_files.space_files(hardware)
+    files = hub_files.space_files(hardware, own_data=settings.own_data)
     print(f"hardware {flavor}, torch {hub_files.TORCH[hardware]}")
     for name, value in variables(settings).items():
         print(f"variable {name}={value}" if value else f"variable {name} removed")

@@ -3,12 +3,13 @@
 No number is written here by hand: without results a card says that nothing was measured.
 """
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import DatasetCardData, ModelCardData
+
+from arr_coc import digests, naming
 
 OURS = "arr-coc"  # ARR-COC's name in a summary
 FREE = "training-free"
@@ -21,7 +22,7 @@ CAPTION = (
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """The `summary.json` of an evaluation.
+    """The `summary.json` of an evaluation, without folders of this machine.
 
     Raises:
         ValueError: where there is none, or it does not say how it was made.
@@ -29,7 +30,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     path = Path(folder) / SUMMARY
     if not path.is_file():
         raise ValueError(f"{path} does not exist, expected what `python -m arr_coc.evaluate` wrote")
-    summary = json.loads(path.read_text(encoding="utf-8"))
+    summary = naming.cleaned(json.loads(path.read_text(encoding="utf-8")))
     if missing := [key for key in (*NAMED, "identity", "methods") if not summary.get(key)]:
         raise ValueError(f"{path} has no {', '.join(missing)}: it cannot be measured again")
     return summary
@@ -44,27 +45,21 @@ def measured_weights(summary: dict[str, Any], folder: Path, repo_id: str) -> str
     used = summary["identity"].get("weights") or ""
     if not used:
         return FREE
-    if used != repo_id and Path(used).resolve() != Path(folder).resolve():
+    folder, digest = Path(folder), summary["identity"].get("weights_sha256")
+    held = digests.of_weights(folder)
+    if digest and held.startswith(digest):
+        return repo_id
+    named = Path(used).resolve() == folder.resolve() or naming.public(folder.resolve()) == used
+    if used != repo_id and not named:
         raise ValueError(
             f"{summary['what']} was measured with weights {used!r}, not {str(folder)!r}"
         )
-    file, digest = Path(folder) / "model.safetensors", summary["identity"].get("weights_sha256")
-    if digest and file.is_file() and not _sha256(file).startswith(digest):
+    if digest and held:
         raise ValueError(
-            f"{summary['what']} was measured with other weights than {file} now holds "
+            f"{summary['what']} was measured with other weights than {folder} now holds "
             f"(sha256 {digest}...)"
         )
     return repo_id
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def is_hub_id(name: str | None) -> bool:
-    """Whether a base is named by an id that a card can link to."""
-    parts = (name or "").split("/")
-    return len(parts) == 2 and all(parts) and " " not in name and parts[0][0] not in "./~"
 
 
 def model_card(
@@ -84,7 +79,8 @@ def model_card(
         revision: how this version is called there.
     """
     base = config.get("base_model")
-    linked = {"base_model": base, "base_model_relation": "adapter"} if is_hub_id(base) else {}
+    is_there = naming.is_hub_id(base)
+    linked = {"base_model": base, "base_model_relation": "adapter"} if is_there else {}
     data = ModelCardData(
         license="apache-2.0",
         library_name="arr-coc",
@@ -96,7 +92,8 @@ def model_card(
     if summaries and repo_id not in with_these:
         raise ValueError(f"none of the results was measured with {str(folder)!r}")
     names = {"name": repo_id.split("/")[-1], "repo": repo_id, "revision": revision}
-    parts = [_MODEL.format(**{**config, **names, "base": base})]
+    call = f'"{base}", ' if is_there else ""  # without an id, whatever ARR_COC_BASE names
+    parts = [_MODEL.format(**{**config, **names, "base": base, "call": call})]
     parts += [_measured(s, used) for s, used in zip(summaries, with_these)]
     if not summaries:
         parts.append("Nothing yet.\n")
@@ -114,11 +111,12 @@ base itself is not in here and stays as it is.
 ```python
 from arr_coc.qwen import ARRCOCQwen
 
-model = ARRCOCQwen.from_pretrained("{base}", components="{repo}", revision="{revision}")
+model = ARRCOCQwen.from_pretrained({call}components="{repo}", revision="{revision}")
 ```
 
 `config.json` holds the sizes (format {format_version}), `model.safetensors` the weights. A Space takes them
-by `ARR_COC_WEIGHTS={repo}`, and `ARR_COC_REVISIONS` names the versions to offer.
+by `ARR_COC_WEIGHTS={repo}`, and `ARR_COC_REVISIONS` names the versions to offer. `handler.py` answers on
+Inference Endpoints; it says what a request looks like.
 
 ## Measured
 """
@@ -245,7 +243,7 @@ def dataset_card(runs: dict[str, dict[str, Any]], reports: dict[str, dict[str, A
 def _weights(summary: dict[str, Any]) -> str:
     """What a result was measured with, without folders of this machine."""
     used = summary["identity"].get("weights") or FREE
-    return used if is_hub_id(used) else Path(used).name
+    return used if naming.is_hub_id(used) else Path(used).name
 
 
 _DATASET = """\

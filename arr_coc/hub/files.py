@@ -11,7 +11,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from arr_coc.hub import cards
+from arr_coc import naming
+from arr_coc.hub import cards, private
 from arr_coc.qwen import weights as qwen_weights
 
 ROOT = Path(__file__).parent.parent.parent
@@ -25,6 +26,8 @@ FLAVOR = {"zero-gpu": "zero-a10g", "t4": "t4-small", "cpu": "cpu-basic"}
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 SPACE = (*PAGES, "app.py", "requirements*.txt", "pyproject.toml")
 RESULTS = "results"
+HANDLER, NEEDS = "handler.py", "requirements.txt"  # of a model repo, for Inference Endpoints
+SPACE_NAME = "arr-coc-vis"  # how docs/publishing.md calls a Space
 SPACE_FOLDERS = ("arr_coc", "examples", "docs", RESULTS)
 SKIPPED_NAMES = {"__pycache__", "build", "dist"}
 UNFINISHED = (
@@ -77,9 +80,9 @@ def pinned(requirements: str, hardware: str) -> str:
     return text
 
 
-def space_files(hardware: str, root: Path = ROOT) -> Files:
+def space_files(hardware: str, root: Path = ROOT, *, own_data: bool = False) -> Files:
     """The Space: app, package, examples, pictures and summaries, as far as git tracks them; rows belong to
-    the data set.
+    the data set. With `own_data` also results and cards of one's own pictures.
 
     Raises:
         ValueError: where `root` is not a git checkout of the repository.
@@ -93,6 +96,13 @@ def space_files(hardware: str, root: Path = ROOT) -> Files:
     files = {
         name: path for name, path in files.items() if path in known and path.name != cards.ROWS
     }
+    if not own_data:
+        own = [
+            *private.own_results(root / RESULTS),
+            *private.own_examples(root / "examples"),
+        ]
+        files = private.without(files, own, root)
+    files = {name: private.told(path) for name, path in files.items()}
     for needed in ("README.md", "app.py", "requirements.txt"):
         if needed not in files:
             raise ValueError(
@@ -103,9 +113,17 @@ def space_files(hardware: str, root: Path = ROOT) -> Files:
 
 
 def model_files(
-    weights: Path, repo_id: str, results: Iterable[Path], revision: str = "main"
+    weights: Path,
+    repo_id: str,
+    results: Iterable[Path],
+    revision: str = "main",
+    base_id: str | None = None,
+    space: str | None = None,
 ) -> Files:
-    """The weights, loaded once to see that they can be, their card, and what went into them if known.
+    """The weights, loaded once to see that they can be, their card, what went into them if known, and what
+    Inference Endpoints need to run them: a handler, and the package by the repository of a `space`.
+
+    `base_id` is the Hub id of the base that they were made for, where their config names none.
 
     Raises:
         ValueError: for weights that cannot be loaded, or results of other weights.
@@ -117,6 +135,7 @@ def model_files(
             f"{str(weights)!r} has no {qwen_weights.CONFIG}, expected a folder of weights"
         )
     config = json.loads(config_path.read_text(encoding="utf-8"))
+    config["base_model"] = base_id or naming.public(config.get("base_model") or "")
     size = config.get("embedding_size")
     qwen_weights.load_components(
         weights, None, base=str(config.get("base_model")), embedding_size=size
@@ -124,33 +143,47 @@ def model_files(
     summaries = [cards.read_summary(folder) for folder in results]
     files: Files = {
         "README.md": cards.model_card(config, weights, repo_id, summaries, revision),
-        qwen_weights.CONFIG: config_path,
+        qwen_weights.CONFIG: json.dumps(config, indent=2) + "\n",
         qwen_weights.WEIGHTS: weights / qwen_weights.WEIGHTS,
+        HANDLER: Path(__file__).with_name(HANDLER),
+        NEEDS: requirements_of(space or f"{repo_id.split('/')[0]}/{SPACE_NAME}"),
     }
     training = weights / qwen_weights.TRAINING
-    return files | ({qwen_weights.TRAINING: training} if training.is_file() else {})
+    return files | ({qwen_weights.TRAINING: private.told(training)} if training.is_file() else {})
 
 
-def results_files(results: Path) -> Files:
+def requirements_of(space: str) -> str:
+    """A requirements.txt that installs this package from a Space's repository, which holds it whole."""
+    return f"arr-coc @ git+https://huggingface.co/spaces/{space}\n"
+
+
+def results_files(results: Path, *, own_data: bool = False) -> Files:
     """Every evaluation and report below `results`, and the data set's card.
+
+    Evaluations of one's own pictures are left out unless `own_data` asks for them.
 
     Raises:
         ValueError: where there is nothing, or something does not say how it was made.
     """
     results = Path(results)
     files = under(results, results)
+    own = private.own_results(results)
+    if not own_data:
+        files = private.without(files, own, results)
     names = sorted({Path(p).parent.as_posix() for p in files if Path(p).name == cards.ROWS})
     runs = {name: cards.read_summary(results / name) for name in names}
     reports = {}
     for name in [name for name in files if "/" not in name and name.endswith(".json")]:
-        reports[name] = json.loads(files[name].read_text(encoding="utf-8"))
+        reports[name] = naming.cleaned(json.loads(files[name].read_text(encoding="utf-8")))
         if missing := [key for key in cards.NAMED if not reports[name].get(key)]:
             raise ValueError(f"{results / name} has no {', '.join(missing)}")
     kept = {n: p for n, p in files.items() if n in reports or Path(n).parent.as_posix() in runs}
     if not kept:
+        beside = f" but of your own pictures ({private.OWN_DATA} publishes them)" if own else ""
         raise ValueError(
-            f"{str(results)!r} holds no results: run `python -m arr_coc.evaluate` first"
+            f"{str(results)!r} holds no results{beside}: run `python -m arr_coc.evaluate` first"
         )
+    kept = {name: private.told(path) for name, path in kept.items()}
     return kept | {"README.md": cards.dataset_card(runs, reports)}
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from arr_coc.hub import cards
-from arr_coc.hub.files import FLAVOR, RESULTS, ROOT
+from arr_coc import naming
+from arr_coc.hub.files import FLAVOR, RESULTS, ROOT, SPACE_NAME
 
 WAIT_S = 1800.0  # README's startup_duration_timeout is 30 minutes
 
@@ -37,10 +37,15 @@ class PushModel(Push):
     Attributes:
         weights: folder of weights.
         results: folders of evaluations, for the card.
+        base_id: Hub id of the base they were made for, where their config names none.
+        space: ORG/NAME of the Space whose repository an endpoint installs the package from; None for
+            the one of the same owner that docs/publishing.md speaks of.
     """
 
     weights: Path
     results: tuple[Path, ...]
+    base_id: str | None
+    space: str | None
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class PushSpace(Push):
         timeout: seconds to wait.
         base, weights, revisions: what the Space is to load: a Qwen3-VL, ARR-COC weights and their
             versions, separated by commas. None leaves the Space's variable as it is, "" removes it.
+        own_data: whether results and cards of one's own pictures go too.
     """
 
     hardware: str
@@ -61,6 +67,7 @@ class PushSpace(Push):
     base: str | None
     weights: str | None
     revisions: str | None
+    own_data: bool
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,11 @@ class PushResults(Push):
 
     Attributes:
         results: folder with a folder for each evaluation.
+        own_data: whether evaluations of one's own pictures go too.
     """
 
     results: Path
+    own_data: bool
 
 
 @dataclass(frozen=True)
@@ -123,8 +132,16 @@ def parser(about: str) -> argparse.ArgumentParser:
     made["push-model"].add_argument("--weights", type=Path, required=True, help="folder of weights")
     made["push-model"].add_argument("--results", type=Path, nargs="+", default=(),
                                     help="folders of evaluations, for the card")  # fmt: skip
+    made["push-model"].add_argument("--base-id", metavar="ORG/NAME", type=repo_id,
+                                    help="the base they were made for, as others load it")  # fmt: skip
+    made["push-model"].add_argument("--space", metavar="ORG/NAME", type=repo_id,
+                                    help="Space that Inference Endpoints install the package from "
+                                    f"(default: OWNER/{SPACE_NAME})")  # fmt: skip
     made["push-results"].add_argument("--results", type=Path, default=ROOT / RESULTS)
     space = made["push-space"]
+    for one in (space, made["push-results"]):
+        one.add_argument("--own-data", action="store_true",
+                         help="also what was measured or recorded on pictures of your own")  # fmt: skip
     space.add_argument("--hardware", choices=list(FLAVOR), required=True)
     space.add_argument(
         "--no-wait", action="store_false", dest="wait", help="do not wait until it runs"
@@ -142,7 +159,7 @@ def parser(about: str) -> argparse.ArgumentParser:
 
 def repo_id(text: str) -> str:
     """ORG/NAME, or argparse's error."""
-    if not cards.is_hub_id(text):
+    if not naming.is_hub_id(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no ORG/NAME")
     return text
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypedDict
 from PIL import Image
 
 from arr_coc.page import cost, frame, hero, results, viewer, why
+from arr_coc.page.asking import Asked
 from arr_coc.page.folding import folded
 from arr_coc.page.stamps import Stamp, mark, stamp_of, with_tensions
 from arr_coc.page.visit import PERCENT, Visit, tension_words
@@ -48,7 +49,7 @@ class Shown(TypedDict):
     note: str
     recorded: str
     runs: int  # that its times are medians of
-    asked: list[frame.Asked]
+    asked: list[Asked]
     stamp: Stamp | None
 
 
@@ -80,7 +81,7 @@ def recorded(
     reports: tuple[recordings.About | None, list[recordings.Recording]],
     key: str = "",
     percent: int = PERCENT,
-    asked: Sequence[frame.Asked] = (),
+    asked: Sequence[Asked] = (),
 ) -> Shown | None:
     """The recorded comparison of a card at a budget, from `recordings.load`; None where there is none."""
     about, all_recordings = reports

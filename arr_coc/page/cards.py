@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from arr_coc.page import board, frame, hero
+from arr_coc.page.asking import Asked, asked_of
 from arr_coc.page.board import Shown
 from arr_coc.page.post import png
 from arr_coc.page.preview import Told
@@ -48,9 +49,9 @@ class Cards:
         _, made = self.recorded
         return recordings.find(made, example.path, example.question) is not None
 
-    def asked(self, chosen: int | None) -> list[frame.Asked]:
+    def asked(self, chosen: int | None) -> list[Asked]:
         """What can be asked on a card's picture and was recorded."""
-        asked = frame.asked_of(self.examples, chosen)
+        asked = asked_of(self.examples, chosen)
         return [ask for ask in asked if self.is_recorded(self.examples[ask["card"]])]
 
     def shown(self, chosen: int, percent: int) -> Shown | None:

@@ -97,9 +97,10 @@ class Tuned(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The model is there, or will not come."""
+    """The model is there, is still to come (then `waking` asks again), or will not come."""
 
-    header: str
+    header: Any = UNCHANGED
+    waking: Any = UNCHANGED
     about: Any = UNCHANGED
     sign: Any = UNCHANGED
     revision: Any = UNCHANGED

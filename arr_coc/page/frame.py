@@ -18,7 +18,7 @@ from typing import TypedDict
 
 from PIL import Image
 
-from arr_coc.service import intake
+from arr_coc.service import intake, journal
 
 CSS = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 # Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
@@ -47,7 +47,7 @@ function arrHome(element) {
 TITLE = "ARR-COC-VIS"
 TAGLINE = "A vision model that spends its attention where your question needs it"
 LINE = "It reads the question, then decides where to look."
-PRIVACY = "Pictures you give are deleted within the hour; nothing else is kept."
+DELETED = "Pictures you give are deleted within the hour"
 
 ABILITIES = {  # kinds of question of `scenes`, in plain words
     "colour": "the colour of a thing",
@@ -105,14 +105,6 @@ class Example:
     group: str = ""
 
 
-class Asked(TypedDict):
-    """A question that can be asked on the picture; boxes are shares of its width and height."""
-
-    card: int
-    question: str
-    boxes: list[list[float]]
-
-
 class Listed(TypedDict):
     """A card over the API."""
 
@@ -152,30 +144,6 @@ def load_examples(folder: Path) -> list[Example]:
     ]
 
 
-def asked_of(examples: Sequence[Example], chosen: int | None) -> list[Asked]:
-    """What can be asked on the picture of a card: every question to it, the card's own among them.
-
-    None where there is no other question.
-    """
-    if chosen is None:
-        return []
-    path = examples[chosen].path
-    same = [(card, example) for card, example in enumerate(examples) if example.path == path]
-    if len(same) < 2:
-        return []
-    with Image.open(path) as picture:
-        width, height = picture.size
-    sides = (width, height, width, height)
-    return [
-        Asked(
-            card=card,
-            question=example.question,
-            boxes=[[round(at / side, 4) for at, side in zip(box, sides)] for box in example.boxes],
-        )
-        for card, example in same
-    ]
-
-
 @dataclass(frozen=True)
 class Wish:
     """What a link asks to fill in; nothing is ever run by a link."""
@@ -211,26 +179,41 @@ def header(badge: str) -> str:
     )
 
 
-def badge_loading(recorded: bool = False) -> str:
-    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile."""
+def badge_loading(recorded: bool = False, fetched: str = "") -> str:
+    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile.
+
+    `fetched` says how much of a first download is there.
+    """
     words = "Recorded; the model is waking up…" if recorded else "Waking the model up…"
+    words = f"Fetching the model: {escaped(fetched)}…" if fetched else words
     return f'<span class="arr-badge arr-wait">{words}</span>'
 
 
 def badge_ready(
-    name: str, bundled: bool, device: str, learned: bool, notices: Sequence[str] = ()
+    name: str,
+    bundled: bool,
+    device: str,
+    learned: bool,
+    notices: Sequence[str] = (),
+    base: str = "",
+    weights: str = "",
+    health: str = "",
 ) -> str:
     """Which model runs, with which weights, on what, and whether what is shown was recorded.
 
-    `notices` say why weights that were named are not in use; they stand in the tooltip of the weights.
+    `base` and `weights` say where both are from; `notices` what else should be known of them, such as
+    why weights that were named are not in use; `health` what the check at the start found. All stand in
+    tooltips.
     """
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
-    weights = "Learned settings" if learned else "Fixed rules, not learned"
-    if notices:
-        weights += "; named weights could not be used"
-    about_weights = escaped(" ".join(("ARR-COC weights.", *notices)))
-    titles = ("The base model both looks share", about_weights, "Where it runs")
+    words = "Learned settings" if learned else "Fixed rules, not learned"
+    if any("weights" in said for said in notices):
+        words += "; named weights could not be used"
+    about_weights = f"ARR-COC weights: {weights}." if weights else "ARR-COC weights."
+    about_weights = escaped(" ".join((about_weights, *notices)))
+    about_base = "The base model both looks share" + (f": {base}." if base else ".")
+    titles = (escaped(f"{about_base} {health}".strip()), about_weights, "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
     shown = (
         f'<span class="arr-if-live">Live on {where}</span>'
@@ -238,7 +221,7 @@ def badge_ready(
     )
     return "".join(
         f'<span class="arr-badge" title="{title}">{body}</span>'
-        for title, body in zip(titles, (escaped(model), escaped(weights), shown))
+        for title, body in zip(titles, (escaped(model), escaped(words), shown))
     )
 
 
@@ -266,7 +249,17 @@ def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = ()) -> 
             "<b>What runs here.</b> A general vision-language model. Ask anything about the "
             "picture; small things in large pictures show the difference best."
         )
-    return f'<p class="arr-about">{words} {PRIVACY}</p>'
+    return f'<p class="arr-about">{words} {privacy()}</p>'
+
+
+def privacy() -> str:
+    """What becomes of what a visitor gives; also where the owner keeps a log of decisions."""
+    if not journal.is_on():
+        return f"{DELETED}; nothing else is kept."
+    asked = ", and what you asked" if journal.notes_questions() else ""
+    return (
+        f"{DELETED}. What was decided and how long it took is noted{asked}; nothing else is kept."
+    )
 
 
 def _abilities(kinds: Sequence[str]) -> str:
@@ -306,16 +299,6 @@ def chips(questions: Sequence[tuple[str, str]]) -> str:
         for index, (question, _) in enumerate(questions)
     )
     return f'<div class="arr-chips"><span>Ask it:</span>{items}</div>'
-
-
-def asking(asked: Sequence[Asked], chosen: int | None) -> str:
-    """The questions to a card's picture, to click; the listener is `CHIPS_JS`."""
-    items = "".join(
-        f'<button type="button" class="arr-chip" data-card="{ask["card"]}" '
-        f'aria-pressed="{str(ask["card"] == chosen).lower()}">{escaped(ask["question"])}</button>'
-        for ask in asked
-    )
-    return f'<div class="arr-chips"><span>Ask the picture:</span>{items}</div>' if items else ""
 
 
 def _small_number(text: str) -> int | None:

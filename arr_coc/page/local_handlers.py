@@ -12,6 +12,7 @@ from typing import Any
 import gradio as gr
 
 from arr_coc.page import board, frame, results, share
+from arr_coc.page.asking import asking
 from arr_coc.page.board import Board, Shown
 from arr_coc.page.cards import Cards, card_key
 from arr_coc.page.changes import UNCHANGED, Budgeted, Fresh, Tuned
@@ -60,7 +61,7 @@ class LocalHandlers(Cards):
             note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
         pieces = board.board(shown) if shown else board.blank(example and example.path, note)
         picture = gr.update(visible="hidden", value=str(example.path) if example else None)
-        chips = frame.asking(self.asked(chosen), chosen)
+        chips = asking(self.asked(chosen), chosen)
         return self._fresh(
             pieces, picture, question, percent, chosen=chosen, chips=chips, shown=shown
         )

@@ -22,16 +22,18 @@ from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.refusals import refusal
 from arr_coc.page.stamps import Turn, mark, stamp_of
 from arr_coc.page.visit import NO_PICTURE, Visit
-from arr_coc.service import comparing, intake, token_grid
+from arr_coc.service import comparing, intake, journal, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
 from arr_coc.service.loader import Loader
-from arr_coc.service.looks import empty_look
+from arr_coc.service.looks import Source, empty_look, weights_source
 from arr_coc.service.uploads import source_of
 
 LAST_RUNS = 20  # whose seconds tell how long the queue will take
 WORTH_SAYING_S = 3.0
 SPEAKS_OF_SHRUNK = re.compile(r"[^.]*\b[Ss]hrink\w*[^.]*\.")
 NOT_YET = "The model is waking up; what this costs is known when it is there."
+PATIENCE_S = 5.0  # then the badge says how far loading is, and asks again
+SHORT = 7  # digits of a commit
 FREE = gr.update(interactive=True)
 
 
@@ -50,9 +52,9 @@ class ModelHandlers:
         self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds
 
     def run(self, request: Request) -> Iterator[tuple[str, Any]]:
-        """The records of one request; how long it took is remembered."""
+        """The records of one request; how long it took is remembered, and noted where it is wished."""
         begun = time.monotonic()
-        yield from self.on_gpu(request)
+        yield from journal.noted(self.on_gpu(request), request)
         self.took.append(time.monotonic() - begun)
 
     def on_waiting(self, turn: Turn | None = None, run: Any = "") -> str:
@@ -64,11 +66,16 @@ class ModelHandlers:
             return ""
         return f"{results.WAITS}: {waiting} in the queue, about {seconds:.0f} s…"
 
-    def answered(self, image: Any, question: str, share: float, **settings: Any) -> Any:
-        """The last record of a request from the API; refusals become sentences."""
+    def answered(self, image: Any, question: str, settings: Any, *, alone: bool = False) -> Any:
+        """The last record of a request from the API; refusals become sentences.
+
+        `settings` are those of `comparing.check` by name; `alone` asks for the decision without answers.
+        """
         try:
             source = source_of(image, get_upload_folder())
-            request = comparing.check(source, question, share, **settings)
+            own = {"questions": (question,)} if alone else {}
+            request = comparing.check(source, question, **comparing.named(settings), **own)
+            token_grid.check(request.native_tokens, token_grid.sizes(self.loader.get()))
             *_, (kind, value) = finish_interrupted(self.run(request), self.loader.get(), request)
             if kind == "error":
                 raise intake.IntakeError(value)
@@ -160,11 +167,18 @@ class ModelHandlers:
         return Overtaken(go=FREE)
 
     def on_ready(self) -> Ready:
-        """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to."""
+        """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to.
+
+        Before, how far it is; a first download may take minutes.
+        """
         try:
-            model = self.loader.get()
+            model = self.loader.get(PATIENCE_S)
         except intake.IntakeError as error:
-            return Ready(frame.header(frame.badge_failed(str(error))))
+            if self.loader.ready.is_set():
+                badge = frame.badge_failed(str(error))
+                return Ready(frame.header(badge), waking=gr.update(active=False))
+            badge = frame.badge_loading(bool(self.local.examples), self.loader.fetched)
+            return Ready(frame.header(badge), waking=gr.update(active=True))
         learned = getattr(model, "policies", None) or {}
         badge = frame.badge_ready(
             str(model.name),
@@ -172,10 +186,16 @@ class ModelHandlers:
             str(model.device),
             bool(learned),
             self.loader.notices,
+            base=f"{model.name} at {revision[:SHORT]}" if (revision := model.revision) else "",
+            weights=", ".join(
+                filter(None, (_words(weights_source(p.origin)) for p in learned.values()))
+            ),
+            health=self.loader.health,
         )
         reads = not model.is_bundled or drawn.can_read(drawn.good_kinds())
         return Ready(
             header=frame.header(badge),
+            waking=gr.update(active=False),
             about=parts.about(model.is_bundled),
             sign=gr.update(visible=reads),
             revision=gr.update(choices=parts.revision_choices(list(learned))),
@@ -215,3 +235,12 @@ class ModelHandlers:
             return board.side_by_side(request.image, request.questions, wheres) + mark(stamp)
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None
+
+
+def _words(source: Source | None) -> str:
+    """Where weights are from, as a tooltip says it; "" of those that do not say it."""
+    if source is None:
+        return ""
+    at = f" at {source['revision']}" if source["revision"] else ""
+    commit = f" ({source['commit'][:SHORT]})" if source["commit"] else ""
+    return f"{source['name']}{at}{commit}"

@@ -143,6 +143,7 @@ class Parts:
     key: gr.Textbox  # what the picture shown is called in stamps
     imposed: gr.Textbox  # the tensions set by hand, in a word
     run: gr.Textbox  # the number of the newest run, from the browser
+    waking: gr.Timer  # while the model loads
     watch: gr.HTML  # `state.js`, and what it says when the server is gone
     said_picture: gr.HTML
     said_tensions: gr.HTML
@@ -185,10 +186,8 @@ def show(value: str = "", **options: Any) -> gr.HTML:
 def picture_side(look: str, example: Path | None) -> dict[str, Component]:
     """The left of the desk: the picture, one's own, new ones, and a sign to write on."""
     parts = {"look": show(look, js_on_load=viewer.SCRIPT, elem_id="arr-look")}
-    parts["percent"] = gr.Slider(
-        5, 100, PERCENT, step=1, label="Budget, % of tokens",
-        buttons=[], elem_id="arr-budget",
-    )  # fmt: skip
+    budget = {"label": "Budget, % of tokens", "buttons": [], "elem_id": "arr-budget"}
+    parts["percent"] = gr.Slider(5, 100, PERCENT, step=1, **budget)
     parts["picture"] = Picture(
         str(example) if example else None,
         type="filepath",
@@ -202,7 +201,7 @@ def picture_side(look: str, example: Path | None) -> dict[str, Component]:
         elem_id="arr-picture",
     )
     with gr.Row(elem_id="arr-upload"):  # page.css shows it beside an open place to drop a picture
-        show(f'<p class="arr-about">{frame.PRIVACY}</p>')
+        show(f'<p class="arr-about">{frame.privacy()}</p>')
         parts["back"] = gr.Button("Back to the picture", size="sm", elem_id="arr-back")
     with gr.Row(elem_id="arr-try"):
         parts["draw"] = gr.Button("New picture", size="sm", elem_id="arr-draw")

@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image
 
 from arr_coc.page import warping
-from arr_coc.page.frame import Asked, data_url, escaped
+from arr_coc.page.asking import Asked
+from arr_coc.page.frame import data_url, escaped
 from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 

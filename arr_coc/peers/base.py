@@ -95,14 +95,16 @@ class SharedEncodes:
     """
 
     def __init__(self) -> None:
-        self._by_picture: dict[int, tuple[Picture, TokenSet]] = {}
+        self._known: dict[tuple[int, torch.dtype], tuple[Picture, TokenSet]] = {}
 
     def whole(self, host: ARRCOCQwen, picture: Picture) -> TokenSet:
         """Every visual token of a picture, encoded when it is first asked for."""
-        if id(picture) not in self._by_picture:
+        # A tower that overflowed has moved to a wider dtype: then it is encoded anew.
+        key = id(picture), host.model.model.visual.dtype
+        if key not in self._known:
             # The picture is kept too, so that no other one is given its id.
-            self._by_picture[id(picture)] = picture, host.encode(picture, None)
-        return self._by_picture[id(picture)][1]
+            self._known[key] = picture, host.encode(picture, None)
+        return self._known[key][1]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from transformers.generation.streamers import BaseStreamer
 from arr_coc.balancing import lexical_tier
 from arr_coc.components import context_for
 from arr_coc.config import Config, glance_tokens
-from arr_coc.qwen import paying
+from arr_coc.qwen import finite, paying
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Ask
@@ -36,7 +36,6 @@ from arr_coc.realizing import Realization, Realizer, stage
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
 UNDECODED = "\ufffd"
-NOT_FINITE = "The model's numbers overflowed on this picture, so this look has no answer."
 
 
 @dataclass(frozen=True)
@@ -133,21 +132,12 @@ class Run:
     def _work(self) -> None:
         try:
             with self.host.lock, torch.inference_mode():
-                self.out.put(self._widened_if_need_be())
+                self.out.put(self.host.once_more_if_narrow(self._answer))
         except BaseException as error:  # handed to the consumer, whatever it is
             self.out.put(error)
 
-    def _widened_if_need_be(self) -> Answer:
-        """The answer; where float16 overflows, once more in a wider dtype, from its beginning."""
-        while True:
-            try:
-                return self._answer()
-            except FloatingPointError as error:
-                if not self.host.widen():
-                    raise ValueError(NOT_FINITE) from error
-                self.seconds, self.realization = dict.fromkeys(STAGES, 0.0), None
-
     def _answer(self) -> Answer:
+        self.seconds, self.realization = dict.fromkeys(STAGES, 0.0), None
         host, timed = self.host, lambda name: stage(self.seconds, name, host.synchronize)
         reset_peak_memory(host.device)
         self._report("preprocess")
@@ -320,9 +310,7 @@ class _FirstEntropy(LogitsProcessor):
         self.first: Tensor | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        # The largest logit is NaN where any is, and infinite where all are masked or one overflowed.
-        if not torch.isfinite(scores.max()):
-            raise FloatingPointError(NOT_FINITE)
+        finite.check_logits(scores)
         if self.first is None:
             self.first = scores[0]
         return scores

@@ -17,6 +17,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
     repeat_kv,
 )
 
+from arr_coc.qwen import finite
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.inputs import Prompt
 from arr_coc.qwen.layers import embedded, run_layers
@@ -57,6 +58,9 @@ def vision_attention(
         `(N,)` float32, mean over heads, over all query patches and over the token's own patches: the
         N values add up to `1 / merge**2`. `(N, width)` float32 keys before the rotary embedding (what
         is there, not where), all heads, mean over the token's patches.
+
+    Raises:
+        FloatingPointError: where the tower's numbers overflowed.
     """
     states = heard["hidden_states"]
     count = len(states)
@@ -66,9 +70,10 @@ def vision_attention(
     turned = apply_rotary_pos_emb_vision(query.transpose(0, 1), key.transpose(0, 1), cos, sin)
     query, rotated = (t.transpose(0, 1) for t in turned)
     received = torch.zeros(count, device=states.device)
-    for rows in query.split(ROWS, 1):
-        scores = (rows @ rotated.transpose(1, 2) * attention.scaling).float()
-        received += scores.softmax(-1).sum((0, 1))
+    # Scaled before it is multiplied: the unscaled products of a large head leave float16's range.
+    for rows in (query * attention.scaling).split(ROWS, 1):
+        received += (rows @ rotated.transpose(1, 2)).float().softmax(-1).sum((0, 1))
+    finite.check("the vision attention", [received])
     received = received / (count * attention.num_heads)
     keys = key.transpose(0, 1).reshape(-1, merge**2, attention.dim)  # (N, m*m, width)
     return received.view(-1, merge**2).mean(1), keys.float().mean(1)
@@ -135,6 +140,9 @@ def question_attention(
 
     Returns:
         `(B, len(layers), heads, R, columns)` float32, rows of a softmax over all the columns they see.
+
+    Raises:
+        FloatingPointError: where the model's numbers overflowed.
     """
     batch = torch.arange(len(rows), device=rows.device)[:, None]  # (B, 1), beside rows (B, R)
     cos, sin = language_model.rotary_emb(hidden_states[0], position_ids[1:])  # (B, L, head_dim)
@@ -147,10 +155,13 @@ def question_attention(
         query = module.q_proj(states).view(*rows.shape, -1, module.head_dim)
         query = module.q_norm(query).transpose(1, 2)  # (B, heads, R, head_dim)
         query, _ = apply_rotary_pos_emb(query, query, cos, sin)
-        # Cached keys are rotated already, and shared by groups of query heads.
-        scores = query @ repeat_kv(keys, module.num_key_value_groups).transpose(2, 3)
+        # Cached keys are rotated already, and shared by groups of query heads. Scaled before it is
+        # multiplied: the unscaled products leave float16's range.
+        shared = repeat_kv(keys, module.num_key_value_groups).transpose(2, 3)
+        scores = (query * module.scaling) @ shared
         # Causal: no row sees a later column; that hides the pads at the end of a batch's rows too.
         hidden = torch.arange(keys.shape[2], device=rows.device) > rows[:, None, :, None]
-        scores = (scores * module.scaling).float().masked_fill(hidden, -torch.inf)
+        scores = scores.float().masked_fill(hidden, -torch.inf)
         attention.append(scores.softmax(-1)[..., columns])  # (B, heads, R, columns)
+    finite.check("the attention to the picture", attention)
     return torch.stack(attention, 1)

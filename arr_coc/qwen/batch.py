@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
+from arr_coc.qwen import finite
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Prompt
@@ -116,6 +117,7 @@ def answer_batch(
 
     Raises:
         ValueError: for no rows, or unequal numbers of prompts and token sets.
+        FloatingPointError: where the model's numbers overflowed.
     """
     if not prompts or len(prompts) != len(tokens):
         raise ValueError(f"{len(prompts)} prompts for {len(tokens)} token sets, expected one each")
@@ -126,6 +128,7 @@ def answer_batch(
         **batch.inputs(), past_key_values=cache, use_cache=True
     ).last_hidden_state
     logits = host.model.lm_head(hidden[rows, last]).float()  # (B, vocabulary)
+    finite.check_logits(logits)  # also of rows that end here
     entropy = torch.distributions.Categorical(logits=logits).entropy()
     following = batch.positions[:, rows, last][:, :, None]  # (4, B, 1)
     ends, replies = _end_ids(host), []
@@ -148,6 +151,7 @@ def answer_batch(
             use_cache=True,
         ).last_hidden_state
         logits = host.model.lm_head(hidden[:, -1]).float()
+        finite.check_logits(logits[open_rows])
     return _texts(host, torch.stack(replies, 1), entropy)
 
 
@@ -172,6 +176,9 @@ def read_on(
         places: `(K, 2)` of every visual token, those in the cache first.
         tokens: the visual tokens that are not in it.
         cache: of the prompt's beginning; of the whole prompt afterwards.
+
+    Raises:
+        FloatingPointError: where the model's numbers overflowed.
     """
     done = cache.get_seq_length()
     output = host.model(
@@ -182,7 +189,9 @@ def read_on(
         use_cache=True,
         logits_to_keep=1,
     )
-    return output.logits[0, -1]
+    logits = output.logits[0, -1]
+    finite.check_logits(logits)
+    return logits
 
 
 def _end_ids(host: QwenHost) -> Tensor:

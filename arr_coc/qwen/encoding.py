@@ -37,6 +37,7 @@ from arr_coc.qwen.context import (
     surrounded,
     turned,
 )
+from arr_coc.qwen.finite import is_finite
 from arr_coc.qwen.inputs import Picture, raster_places
 from arr_coc.realizing import Realization
 
@@ -231,7 +232,8 @@ def _tower(
     if attention is not None:
         arguments["arr_coc"] = attention
     output = visual(patches.to(visual.dtype), return_dict=True, **arguments)
-    if visual.dtype == torch.float16 and not output.pooler_output.isfinite().all():
+    narrow = visual.dtype == torch.float16
+    if narrow and not is_finite([output.pooler_output, *output.deepstack_features]):
         log.warning("the float16 vision tower overflowed; it runs in float32 from now on")
         # Weights made in inference mode could never be trained through again.
         with torch.inference_mode(False):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from arr_coc.qwen import finite
 from arr_coc.qwen.attention import question_attention
 from arr_coc.qwen.context import EncoderContext, Recorder, is_installed, native_context
 from arr_coc.qwen.encoding import TokenSet, encode_pictures
@@ -110,8 +111,6 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
     last = ids.new_tensor([ids.shape[1] - 1])
     start = prompt.prefix.shape[1]
     readings = read_glances(host, left, cache, position_ids, last, start, grid, layers)
-    if host.is_narrow and not readings.heads.isfinite().all():
-        raise FloatingPointError("the glance overflowed in float16")
     # The cache then ends with the glance: in the answer's prompt the fovea follows it, and after that
     # the question once more.
     end = start + len(glance)
@@ -210,6 +209,9 @@ def read_glances(
         start: column of the first visual token, the same in every row.
         grid: rows and columns of the visual tokens, the same in every row.
         layers: as in `take_glance`.
+
+    Raises:
+        FloatingPointError: where the model's numbers overflowed.
     """
     text = host.model.model.language_model
     layers = host.attention_layers if layers is None else layers
@@ -219,6 +221,7 @@ def read_glances(
     )[:, :, :, 0]  # (B, layers, heads, columns)
     half = left[len(text.layers) // 2]  # (B, L, D)
     rows = torch.arange(len(last), device=last.device)
+    finite.check("the glance", [half])
     return Readings(
         attention=attention[:, layers].mean((1, 2)).view(-1, *grid),
         heads=attention.flatten(1, 2).view(len(last), -1, *grid),

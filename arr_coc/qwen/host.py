@@ -8,7 +8,7 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from PIL import Image
@@ -18,7 +18,7 @@ from transformers import DynamicCache
 from arr_coc.components import Components
 from arr_coc.config import MAX_PIXELS, NO_REVISION, Config
 from arr_coc.qwen import context as encoder_context
-from arr_coc.qwen import encoding, weights
+from arr_coc.qwen import encoding, finite, weights
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
 from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
@@ -27,6 +27,9 @@ from arr_coc.qwen.paying import StageTimes
 from arr_coc.realizing import Glance, Realization
 
 log = logging.getLogger(__name__)
+
+Made = TypeVar("Made")
+TOWER = "float16 overflowed in the vision tower on a picture; the tower runs in float32 since."
 
 
 class QwenHost:
@@ -39,6 +42,7 @@ class QwenHost:
         image_processor: Any,
         *,
         name: str = "unnamed",
+        revision: str | None = None,
         policies: dict[str, Components] | None = None,
         notices: Sequence[str] = (),
         is_bundled: bool = False,
@@ -46,13 +50,14 @@ class QwenHost:
     ) -> None:
         """Wrap loaded parts: `Qwen3VLForConditionalGeneration`, tokenizer, `Qwen2VLImageProcessorPil`.
 
-        `policies` are trained components by revision, the first serving where none is named; `notices`
-        say why others are not among them. `max_pixels` caps every image, below what the processor itself
+        `name` and `revision`, a commit, are where the base can be had. `policies` are trained components
+        by revision, the first serving where none is named; `notices` say why others are not among them.
+        `max_pixels` caps every image, below what the processor itself
         would allow.
         """
         self.model, self.tokenizer, self.image_processor = model.eval(), tokenizer, image_processor
-        self.name, self.is_bundled = name, is_bundled
-        self.policies, self.notices = policies or {}, list(notices)
+        self.name, self.revision, self.is_bundled = name, revision, is_bundled
+        self.policies, self._notices = policies or {}, list(notices)
         self.inputs = Inputs(model, tokenizer, image_processor, max_pixels)
         self.geometry, self.max_pixels = self.inputs.geometry, max_pixels
         encoder_context.install(model)
@@ -94,6 +99,12 @@ class QwenHost:
         return [part.sizes["heads"] for part in parts]
 
     @property
+    def notices(self) -> list[str]:
+        """What whoever asks should know, a sentence each: weights left out, numbers that overflowed."""
+        tower = self.is_narrow and self.model.model.visual.dtype != torch.float16
+        return [*self._notices, *([TOWER] if tower else [])]
+
+    @property
     def is_narrow(self) -> bool:
         """Whether the text model is in float16, whose numbers end at 65,504."""
         return self.model.get_input_embeddings().weight.dtype == torch.float16
@@ -107,23 +118,26 @@ class QwenHost:
         if not self.is_narrow:
             return False
         wide = wider_dtype(self.device)
-        # Weights made in inference mode could never be trained through again. Rotary frequencies are
-        # float32 in every dtype.
-        rotaries = (
-            self.model.model.visual.rotary_pos_emb,
-            self.model.model.language_model.rotary_emb,
-        )
-        frequencies = [rotary.inv_freq for rotary in rotaries]
-        with torch.inference_mode(False):
-            self.model.to(wide)
-        for rotary, inv_freq in zip(rotaries, frequencies, strict=True):
-            rotary.inv_freq = inv_freq
-        said = (
-            f"float16 overflowed on a picture; the model runs in {str(wide).split('.')[1]} since."
-        )
+        finite.move(self.model, wide)
+        now = str(wide).removeprefix("torch.")
+        said = f"float16 overflowed on a picture; the model runs in {now} since."
         log.warning(said)
-        self.notices.append(said)
+        self._notices.append(said)
         return True
+
+    def once_more_if_narrow(self, work: Callable[[], Made]) -> Made:
+        """What `work` gives; where float16 overflows in it, once more in a wider dtype, from its beginning.
+
+        Raises:
+            ValueError: where it overflows in the wider dtype as well.
+        """
+        while True:
+            try:
+                return work()
+            except FloatingPointError as error:
+                if not self.widen():
+                    dtype = str(self.model.dtype).removeprefix("torch.")
+                    raise ValueError(f"{finite.NOT_FINITE}: {error} in {dtype}.") from error
 
     def with_policies(self, policies: dict[str, Components]) -> Self:
         """The same model in memory with other trained components; this host keeps its own."""

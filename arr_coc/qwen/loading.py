@@ -15,12 +15,13 @@ import torch
 from huggingface_hub import errors
 from safetensors import SafetensorError
 
-from arr_coc.config import QWEN, one_of
-from arr_coc.qwen import checks
+from arr_coc import naming
+from arr_coc.config import DTYPES, QWEN, one_of
+from arr_coc.qwen import checks, fetching
 
 BUNDLED_BASE = Path(__file__).parent.parent / "bundled" / "base"
 MODEL_TYPE = "qwen3_vl"
-DTYPES = ("float32", "bfloat16", "float16")
+BASE_ID = "ARR_COC_BASE_ID"  # how others load a base that is a folder here
 BFLOAT16_CAPABILITY = 8
 # The errors of the HTTP library under the Hub's client; which one it is changes with its version.
 HTTP_ERROR = errors.HfHubHTTPError.__bases__[0]
@@ -28,7 +29,12 @@ HTTP_ERROR = errors.HfHubHTTPError.__bases__[0]
 
 @dataclass(frozen=True)
 class Base:
-    """A loaded checkpoint and where it came from."""
+    """A loaded checkpoint and where it came from.
+
+    Attributes:
+        name: its Hub id, where one is known; else its folder as `naming.public`, or "bundled base".
+        revision: commit of the Hub repo that it was loaded from; None of a folder.
+    """
 
     model: Any
     tokenizer: Any
@@ -36,6 +42,7 @@ class Base:
     name: str
     is_bundled: bool
     notices: list[str] = field(default_factory=list)
+    revision: str | None = None
 
 
 def default_base() -> str:
@@ -52,14 +59,21 @@ def load_base(
     base: str | Path | None = None,
     *,
     device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
+    on_progress: fetching.OnProgress | None = None,
 ) -> Base:
     """Load model, tokenizer and image processor of a Qwen3-VL checkpoint.
 
+    Args:
+        base: Hub id or folder; None takes `default_base`.
+        device: None takes CUDA where there is one.
+        dtype: one of `config.DTYPES`; None takes `default_dtype`.
+        on_progress: told how far a download is.
+
     Raises:
-        ValueError: for a missing folder, an id the Hub does not give, another architecture, weights that
-            are damaged, not complete or not safetensors, or a tokenizer, chat template or preprocessor
-            that is not there.
+        ValueError: for another dtype, a missing folder, an id the Hub does not give, another
+            architecture, weights that are damaged, not complete or not safetensors, or a tokenizer, chat
+            template or preprocessor that is not there.
     """
     from transformers import (
         AutoTokenizer,
@@ -70,19 +84,25 @@ def load_base(
     base = str(base or default_base())
     check_base(base)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    options: dict[str, Any] = {"dtype": dtype or default_dtype(device)}
+    if dtype is None or isinstance(dtype, str):
+        dtype = default_dtype(device, dtype)
+    options: dict[str, Any] = {"dtype": dtype}
     if device.type == "cuda":
         # On some pairs of torch and GPU the Conv3d patch embedding is very slow; the fused form is
         # exact. Process-wide and sticky, so it is set before any load and never changed.
         options["fusion_config"] = {"patch_embeddings": True}
+    try:
+        folder = fetching.fetched(base, on_progress)
+    except Exception as error:
+        raise ValueError(f"base {base!r} cannot be fetched: {why_not_fetched(error)}") from error
     # Small parts first: what is missing there is said before gigabytes are read.
-    tokenizer = checks.part(base, checks.TOKENIZER, lambda: AutoTokenizer.from_pretrained(base))
+    tokenizer = checks.part(base, checks.TOKENIZER, lambda: AutoTokenizer.from_pretrained(folder))
     processor = checks.part(
-        base, checks.PREPROCESSOR, lambda: Qwen2VLImageProcessorPil.from_pretrained(base)
+        base, checks.PREPROCESSOR, lambda: Qwen2VLImageProcessorPil.from_pretrained(folder)
     )
     try:
         model, info = Qwen3VLForConditionalGeneration.from_pretrained(
-            base,
+            folder,
             attn_implementation="sdpa",
             use_safetensors=True,
             output_loading_info=True,
@@ -94,18 +114,43 @@ def load_base(
     notices = checks.tensors(base, info)
     checks.chat(base, tokenizer, model.config.image_token_id)
     is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
-    name = "bundled base" if is_bundled else base
-    return Base(model.to(device), tokenizer, processor, name, is_bundled, notices)
+    cached = naming.in_cache(folder)
+    return Base(
+        model=model.to(device),
+        tokenizer=tokenizer,
+        image_processor=processor,
+        name="bundled base" if is_bundled else public_name(base),
+        is_bundled=is_bundled,
+        notices=notices,
+        revision=cached[1] if cached else None,
+    )
 
 
-def default_dtype(device: torch.device) -> torch.dtype:
-    """`ARR_COC_DTYPE` if set; bfloat16 where the GPU has it natively, float16 on older ones, else float32.
+def public_name(base: str) -> str:
+    """What others may know a base by: its id, `ARR_COC_BASE_ID` of a folder, or else the folder's name.
 
     Raises:
-        ValueError: for a dtype that is not one of `DTYPES`.
+        ValueError: for an `ARR_COC_BASE_ID` that is no ORG/NAME.
     """
-    if named := os.environ.get("ARR_COC_DTYPE"):
-        one_of(named, "ARR_COC_DTYPE", DTYPES)
+    if not Path(base).is_dir() or not (given := os.environ.get(BASE_ID)):
+        return naming.public(base)
+    if not naming.is_hub_id(given):
+        raise ValueError(f"{BASE_ID} is {given!r}, expected ORG/NAME")
+    return given
+
+
+def default_dtype(device: torch.device, named: str | None = None) -> torch.dtype:
+    """A dtype by name, None for that in `ARR_COC_DTYPE`.
+
+    "auto", or none at all, is bfloat16 where the GPU has it natively, float16 on older ones, else float32.
+
+    Raises:
+        ValueError: for a name that is not one of `config.DTYPES`.
+    """
+    what = "ARR_COC_DTYPE" if named is None else "dtype"
+    named = named or os.environ.get("ARR_COC_DTYPE") or DTYPES[0]
+    one_of(named, what, DTYPES)
+    if named != DTYPES[0]:
         return getattr(torch, named)
     if device.type != "cuda":
         return torch.float32

@@ -17,7 +17,8 @@ from PIL import Image
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config, check_new_tokens
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
-from arr_coc.qwen.batch import answer_batch
+from arr_coc.qwen.batch import Greedy, answer_batch
+from arr_coc.qwen.fetching import OnProgress
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.looking import looked_at
 from arr_coc.realizing import Realization, Realizer
@@ -35,7 +36,8 @@ class ARRCOCQwen(QwenHost):
         revision: str | None = None,
         *,
         device: str | torch.device | None = None,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype | str | None = None,
+        on_progress: OnProgress | None = None,
         on_bad_weights: weights.OnBadWeights = "raise",
     ) -> Self:
         """Load a Qwen3-VL checkpoint, and ARR-COC weights where `components` names them.
@@ -47,14 +49,16 @@ class ARRCOCQwen(QwenHost):
             revision: of `components` on the Hub; None loads each of `ARR_COC_REVISIONS`, the first
                 of them being the default, or else the latest.
             device: None takes CUDA where there is one.
-            dtype: None takes bfloat16 where the GPU has it, float16 on older ones, float32 on CPU.
+            dtype: None takes `ARR_COC_DTYPE`; "auto" is bfloat16 where the GPU has it, float16 on
+                older ones, float32 on CPU.
+            on_progress: told how far the base's download is, in bytes.
             on_bad_weights: "raise", or "notice" to go on without ARR-COC weights that cannot be used;
                 `notices` then says why.
 
         Raises:
             ValueError: for a missing folder, a base that is not Qwen3-VL, weights for another base.
         """
-        parts = loading.load_base(base, device=device, dtype=dtype)
+        parts = loading.load_base(base, device=device, dtype=dtype, on_progress=on_progress)
         if components is None:
             components = weights.default_weights(parts.is_bundled)
         revisions = [revision] if revision else weights.revisions() or [None]
@@ -63,7 +67,8 @@ class ARRCOCQwen(QwenHost):
             parts.model,
             parts.tokenizer,
             parts.image_processor,
-            name=parts.name,
+            name=parts.name if parts.is_bundled else weights.known_name(parts.name, policies),
+            revision=parts.revision,
             policies=policies,
             notices=[*parts.notices, *notices],
             is_bundled=parts.is_bundled,
@@ -140,10 +145,14 @@ class ARRCOCQwen(QwenHost):
         if empty := [number for number, text in enumerate(questions) if not text.strip()]:
             raise ValueError(f"question {empty[0]} is empty, expected at least one word")
         spending = (config or Config()) if use_arr_coc else None
-        with self.lock, torch.inference_mode():
+
+        def answered() -> tuple[list[Greedy], list[Realization | None]]:
             rows = [looked_at(self, *pair, spending) for pair in zip(images, questions)]
             prompts, tokens, decided = (list(column) for column in zip(*rows))
-            answers = answer_batch(self, prompts, tokens, max_new_tokens)
+            return answer_batch(self, prompts, tokens, max_new_tokens), decided
+
+        with self.lock, torch.inference_mode():
+            answers, decided = self.once_more_if_narrow(answered)
         return [
             Answer(answer.text, "done", True, None, realization and without_state(realization))
             for answer, realization in zip(answers, decided)
@@ -151,9 +160,13 @@ class ARRCOCQwen(QwenHost):
 
     def realize(self, image: Image.Image, question: str, config: Config = Config()) -> Realization:
         """Decide where the tokens go, without answering."""
-        with self.lock, torch.inference_mode():
+
+        def decided() -> Realization:
             ask = self.prepare(image, question)
             return without_state(Realizer(self, self.policy(config)).realize(ask, question, config))
+
+        with self.lock, torch.inference_mode():
+            return self.once_more_if_narrow(decided)
 
     def visualize_relevance(
         self, image: Image.Image, question: str, config: Config | None = None

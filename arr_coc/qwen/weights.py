@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from arr_coc import components as trained
+from arr_coc import naming
 from arr_coc.components import Components
 from arr_coc.config import CONTEXTS
 from arr_coc.qwen.loading import Base, first_line, looks_like_path, why_not_fetched
@@ -142,7 +143,29 @@ def load_components(
         if isinstance(error, WeightsError):
             raise
         raise WeightsError(f"{name} do not fit their config.json: {first_line(error)}") from error
+    loaded.origin = _origin(str(components), revision, folder, config.get("base_model"))
     return loaded.eval().requires_grad_(False)
+
+
+def _origin(
+    components: str, revision: str | None, folder: Path, base: str | None
+) -> trained.Origin:
+    cached = naming.in_cache(folder)
+    is_bundled = folder.resolve() == BUNDLED_WEIGHTS.resolve()
+    name = "bundled" if is_bundled else naming.public(components)
+    return trained.Origin(name, revision, cached[1] if cached else None, base)
+
+
+def known_name(base: str, policies: dict[str, Components]) -> str:
+    """A base's name: its own, or the Hub id by which weights of its fingerprint know it.
+
+    Args:
+        base: as `Base.name`.
+        policies: weights that were loaded for it, which is to say that their fingerprint is its own.
+    """
+    ids = (policy.origin.base for policy in policies.values() if policy.origin)
+    known = [name for name in ids if naming.is_hub_id(name)]
+    return base if naming.is_hub_id(base) or not known else known[0]
 
 
 def _weights_config(folder: Path, name: str) -> dict[str, Any]:
@@ -216,7 +239,9 @@ def _folder(name: str, revision: str | None) -> Path:
     if Path(name).is_dir():
         return Path(name)
     if looks_like_path(name):
-        raise WeightsError(f"folder {name!r} does not exist, expected a folder or a Hub id")
+        raise WeightsError(
+            f"ARR-COC weights folder {name!r} does not exist, expected a folder or a Hub id"
+        )
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=[CONFIG, WEIGHTS]))
     except Exception as error:

@@ -20,18 +20,21 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from PIL import Image
 
 from arr_coc.config import (
     ALLOCATORS,
+    CONTEXTS,
     DEADLINE_S,
     GLANCES,
     NEW_TOKENS,
+    NO_REVISION,
     PRUNES,
     TIER_NAMES,
+    WHENS,
     Config,
     Tensions,
 )
@@ -40,9 +43,17 @@ from arr_coc.service.decision import describe_where
 from arr_coc.service.errors import plainly, sentence
 from arr_coc.service.looks import ComparisonResult, LookResult, empty_look, result_of
 
+if TYPE_CHECKING:  # it loads torch
+    from arr_coc.components import Origin
+
 log = logging.getLogger(__name__)
 
 MOST_QUESTIONS = 3
+# What a program may set by name.
+SETTINGS = (
+    "share", "budget", "tier", "allocator", "glance", "prune", "context", "when", "tensions",
+    "revision", "shrunk", "native_tokens", "max_new_tokens",
+)  # fmt: skip
 _warm: WeakKeyDictionary = WeakKeyDictionary()  # model -> the process it has answered in
 
 
@@ -74,6 +85,12 @@ class Request:
 
         return self.config.tokens(available, lexical_tier(self.question))
 
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns that the picture is to be cut into; None as it is."""
+        if not self.native_tokens:
+            return None
+        return token_grid.grid_of(self.image.size, self.native_tokens)
+
 
 def check(
     image_source: str | Path | bytes | Image.Image,
@@ -83,6 +100,8 @@ def check(
     budget: int | None = Config.budget,
     glance: str = Config.glance,
     prune: str = Config.prune,
+    context: str = Config.context,
+    when: str = Config.when,
     allocator: str = Config.allocator,
     tier: str | None = Config.tier,
     tensions: Sequence[float] | None = None,
@@ -99,7 +118,7 @@ def check(
         question: at most `intake.MAX_QUESTION` characters.
         share: of the picture's visual tokens, in [0.05, 1].
         budget: visual tokens, which overrides the share.
-        glance, prune, allocator: as in `Config`.
+        glance, prune, context, when, allocator: as in `Config`.
         tier: one of `config.TIER_NAMES`, which overrides the share, or None.
         tensions: compress, exploit and focus in [0, 1], or None to let the policy choose.
         revision: of the ARR-COC weights, of those loaded; None or "" for the default, "none" for none.
@@ -117,6 +136,8 @@ def check(
         budget=intake.check_budget(budget),
         glance=intake.check_choice(glance, "glance", GLANCES),
         prune=intake.check_choice(prune, "place to prune", PRUNES),
+        context=intake.check_choice(context, "context", CONTEXTS),
+        when=intake.check_choice(when, "when", WHENS),
         allocator=intake.check_choice(allocator, "allocator", ALLOCATORS),
         tier=None if tier is None else intake.check_choice(tier, "tier", TIER_NAMES),
         tensions=None if tensions is None else Tensions(*check_tensions(tensions)),
@@ -133,6 +154,23 @@ def check(
     )
 
 
+def named(settings: Any) -> dict[str, Any]:
+    """Settings of `check` by their names, as a program gives them; their values are checked there.
+
+    Raises:
+        IntakeError: for anything but names that `check` knows.
+    """
+    if not isinstance(settings, dict):
+        raise intake.IntakeError(
+            f"The settings are not understood; allowed are {', '.join(SETTINGS)}."
+        )
+    if unknown := [str(name)[:40] for name in settings if name not in SETTINGS]:
+        raise intake.IntakeError(
+            f"The setting {unknown[0]!r} is not known; allowed are {', '.join(SETTINGS)}."
+        )
+    return settings
+
+
 def check_tensions(values: Any) -> list[float]:
     """Three numbers in [0, 1], or IntakeError."""
     good = isinstance(values, list | tuple) and len(values) == 3
@@ -141,6 +179,15 @@ def check_tensions(values: Any) -> list[float]:
             "The tensions are not understood; allowed are three numbers, 0 to 1."
         )
     return [float(value) for value in values]
+
+
+def check_revision(model: Any, revision: str | None) -> None:
+    """Raise IntakeError, which names those that are, unless a revision of the weights is loaded."""
+    loaded = getattr(model, "policies", None)
+    if revision is None or loaded is None or revision in (NO_REVISION, *loaded):
+        return
+    allowed = ", ".join([*loaded, f"{NO_REVISION} for fixed rules"])
+    raise intake.IntakeError(f"The revision is {revision!r}; allowed are {allowed}.")
 
 
 def compare(
@@ -175,12 +222,13 @@ def compare_stream(
         yield from _wheres(model, request)
         return
     options = {"max_new_tokens": request.max_new_tokens, "deadline_s": deadline_s}
-    if request.native_tokens:
-        options["grid"] = token_grid.grid_of(request.image.size, request.native_tokens)
+    if grid := request.grid():
+        options["grid"] = grid
     full, focused, shrunk, where = empty_look(), empty_look(), None, None
     for full, _ in _looks(model, request, use_arr_coc=False, **options):
         yield "full", full
     try:
+        check_revision(model, request.config.revision)
         if full["visual_tokens_full"]:
             intake.check_budget(request.config.budget, full["visual_tokens_full"])
     except intake.IntakeError as error:
@@ -197,12 +245,24 @@ def compare_stream(
         for shrunk, _ in _looks(model, request, use_arr_coc=False, **options):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
-    yield "result", result_of(model, request.question, full, focused, shrunk, where)
+    origin = _origin(model, request.config)
+    yield "result", result_of(model, request.question, full, focused, shrunk, where, origin)
+
+
+def _origin(model: Any, config: Config) -> "Origin | None":
+    """Where the weights that decide under a config are from; None where it is training-free."""
+    if not hasattr(model, "policy"):
+        return None
+    try:
+        return getattr(model.policy(config), "origin", None)
+    except ValueError:  # no such revision: the look has said it
+        return None
 
 
 def _wheres(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
     """Where each of the request's questions would look; ("error", sentence) where that fails."""
     try:
+        check_revision(model, request.config.revision)
         for question in request.questions:
             yield "where", describe_where(model.realize(request.image, question, request.config))
     except Exception as error:  # a worker must live on

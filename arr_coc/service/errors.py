@@ -12,6 +12,8 @@ TOO_LONG = "The model took too long and was stopped; try again, or ask for a sho
 def sentence(error: Exception) -> str:
     """One sentence for a visitor. Only messages written for people pass; the rest is named."""
     kind, text = type(error).__name__, str(error)
+    if isinstance(error, intake.IntakeError):
+        return text
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError) or _names_memory(text):
         return NO_MEMORY
     if isinstance(error, TimeoutError) or kind == "Empty":

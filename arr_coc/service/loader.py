@@ -9,9 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from arr_coc import digests, naming
 from arr_coc.config import QWEN
 from arr_coc.service import comparing, intake
-from arr_coc.service.recordings import Identity, digest
+from arr_coc.service.recordings import Identity
 
 LOAD_TIMEOUT_S = 240
 BUNDLED = Path(__file__).parent.parent / "bundled"
@@ -23,9 +24,13 @@ class Loader:
     """Loads the one model in the background, so that the page answers before it is there."""
 
     def __init__(self, warm: bool = True) -> None:
-        """With `warm`, short answers are run after loading; not where loading has no GPU yet."""
+        """With `warm`, short answers and the short check are run after loading; not where loading has no
+        GPU yet."""
         self.warm, self.model, self.error = warm, None, None
-        self.notices: list[str] = []  # why named ARR-COC weights are not in use, one sentence each
+        self.health = ""  # what the short check found, in a sentence; "" where it was not run
+        self.progress: tuple[int, int] | None = (
+            None  # bytes of a download: that are there, and in all
+        )
         self.ready, self.lock, self.thread = threading.Event(), threading.Lock(), None
 
     def start(self) -> None:
@@ -42,25 +47,46 @@ class Loader:
         or training-free, and `notices` says why.
         """
         try:
+            from arr_coc.check.trials import quick
             from arr_coc.qwen.model import ARRCOCQwen
 
-            model = ARRCOCQwen.from_pretrained(device=device, on_bad_weights="notice")
-            self.notices = model.notices
+            model = ARRCOCQwen.from_pretrained(
+                device=device, on_bad_weights="notice", on_progress=self.on_progress
+            )
             if self.warm:
                 comparing.warm_up(model)
+                self.health = quick(model)
             self.model = model
         except Exception as error:
             log.exception("the model did not load")
             plain = str(error) if isinstance(error, ValueError) else type(error).__name__
-            self.error = plain.splitlines()[0]
+            self.error = naming.without_folders(plain.splitlines()[0])
         self.ready.set()
 
-    def get(self) -> Any:
-        """The model; waits for it. Raises IntakeError with the reason if it did not load."""
+    def on_progress(self, came: int, total: int) -> None:
+        """So many bytes of a download are there, of so many."""
+        self.progress = came, total
+
+    @property
+    def notices(self) -> list[str]:
+        """What should be known of the model, a sentence each: weights left out, numbers that overflowed."""
+        return [naming.without_folders(said) for said in getattr(self.model, "notices", ())]
+
+    @property
+    def fetched(self) -> str:
+        """How much of a download is there, in words; "" where nothing is being fetched."""
+        came, total = self.progress or (0, 0)
+        return f"{came / 1e9:.1f} of {total / 1e9:.1f} GB are here" if came < total else ""
+
+    def get(self, patience_s: float = LOAD_TIMEOUT_S) -> Any:
+        """The model; waits for it. Raises IntakeError with the reason if it did not load, or not yet."""
         if not self.ready.is_set():
             self.start()
-            if not self.ready.wait(LOAD_TIMEOUT_S):
-                raise intake.IntakeError("The model is still loading; try again in a minute.")
+            if not self.ready.wait(patience_s):
+                so_far = f" ({self.fetched})" if self.fetched else ""
+                raise intake.IntakeError(
+                    f"The model is still loading{so_far}; try again in a minute."
+                )
         if self.error:
             raise intake.IntakeError(f"The model did not load: {self.error}")
         return self.model
@@ -93,8 +119,9 @@ def identity_to_come() -> Identity:
 
 
 def _digest_in(folder: Path) -> str | None:
-    """SHA-256 of the weights in a folder; "" where there are none, None where they are large."""
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        return ""
-    return digest(file) if file.stat().st_size <= DIGEST_AT_MOST else None
+    """SHA-256 of the weights in a folder; "" where there are none, None where they are large or damaged."""
+    try:
+        small = digests.weights_bytes(folder) <= DIGEST_AT_MOST
+        return digests.of_weights(folder) if small else None
+    except ValueError:  # loading will say it
+        return None

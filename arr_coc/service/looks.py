@@ -3,16 +3,20 @@
 They survive pickling and JSON, so that they can leave the model's process and go over the API.
 """
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from arr_coc import naming
 from arr_coc.service.decision import Where
+
+if TYPE_CHECKING:  # it loads torch
+    from arr_coc.components import Origin
 
 
 class LookResult(TypedDict):
     """One look at the picture. Numbers are 0 and `stages_s` empty until the look is done.
 
     `ended` is why the answer stopped: "end" (the model was done), "length" (as many tokens as were
-    allowed) or "time" (the deadline); "" before.
+    allowed) or "time" (the deadline); "" before. `in_full` is why `when="auto"` answered in full.
     """
 
     text: str
@@ -30,10 +34,26 @@ class LookResult(TypedDict):
     peak_memory_kind: str
     first_token_entropy: float | None
     ended: str
+    in_full: str | None
+
+
+class Source(TypedDict):
+    """Where a base or ARR-COC weights are from.
+
+    `name` is a Hub id or a folder's name, `revision` what was asked for ("" for the latest), `commit` of
+    the Hub repo ("" of a folder).
+    """
+
+    name: str
+    revision: str
+    commit: str
 
 
 class ComparisonResult(TypedDict):
     """The looks side by side; `shrunk` where it was asked for.
+
+    `base` and `weights` say what answered; `weights` is None where it was training-free, and `notices`
+    what else should be known of them.
 
     `ratio` is the stock time to the first token over ARR-COC's, from this one run: above 1 the
     focused look came first. None where either failed.
@@ -41,6 +61,9 @@ class ComparisonResult(TypedDict):
 
     question: str
     model: str
+    base: Source
+    weights: Source | None
+    notices: list[str]
     bundled: bool
     device: str
     full: LookResult
@@ -70,12 +93,20 @@ def empty_look() -> LookResult:
         peak_memory_kind="",
         first_token_entropy=None,
         ended="",
+        in_full=None,
     )
 
 
 def is_cut(look: LookResult) -> bool:
     """Whether the answer was cut off, so that it is not judged; recordings older than `ended` were not."""
     return look.get("ended", "end") in ("length", "time")
+
+
+def weights_source(origin: "Origin | None") -> Source | None:
+    """Where trained weights are from, as plain values."""
+    if origin is None:
+        return None
+    return Source(name=origin.name, revision=origin.revision or "", commit=origin.commit or "")
 
 
 def result_of(
@@ -85,14 +116,20 @@ def result_of(
     focused: LookResult,
     shrunk: LookResult | None = None,
     where: Where | None = None,
+    origin: "Origin | None" = None,
 ) -> ComparisonResult:
-    """The looks put side by side; `where` is the decision that `focused` followed."""
+    """The looks put side by side; `where` is what `focused` followed, decided by weights of `origin`."""
     ratio = None
     if not full["error"] and not focused["error"] and focused["time_to_first_token_s"] > 0:
         ratio = round(full["time_to_first_token_s"] / focused["time_to_first_token_s"], 3)
     return ComparisonResult(
         question=question,
         model=str(model.name),
+        base=Source(
+            name=str(model.name), revision="", commit=getattr(model, "revision", None) or ""
+        ),
+        weights=weights_source(origin),
+        notices=[naming.without_folders(said) for said in getattr(model, "notices", ())],
         bundled=bool(model.is_bundled),
         device=str(model.device),
         full=full,

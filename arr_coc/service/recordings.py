@@ -3,12 +3,12 @@
 Written by `arr_coc.record`, read by the page. No torch.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+from arr_coc import digests
 from arr_coc.config import Config
 from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.mattering import Mattered
@@ -108,7 +108,7 @@ def find(recordings: Iterable[Recording], picture: Path, question: str) -> Recor
     """The recording of that very picture and question, or None."""
     for recording in recordings:
         if recording["file"] == picture.name and recording["question"] == question:
-            return recording if recording["sha256"] == digest(picture) else None
+            return recording if recording["sha256"] == digests.of_file(picture) else None
     return None
 
 
@@ -120,8 +120,3 @@ def at_share(recording: Recording, share: float) -> ComparisonResult | None:
             return {**other["result"], "where": where}
     usual = abs(share - Config.share) < 1e-9
     return recording["result"] if usual else None
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

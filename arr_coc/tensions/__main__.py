@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from arr_coc import provenance
 from arr_coc.balancing import lexical_tensions
-from arr_coc.commands import run_command
+from arr_coc.commands import add_dtype, run_command
 from arr_coc.config import Config, Tensions
 from arr_coc.evaluate.questions import Scenes
 from arr_coc.evaluate.rows import measure_items
@@ -58,7 +58,7 @@ class Settings:
         n: questions per kind with tensions imposed; 0 for none.
         kinds, seed: kinds of these questions, and the first seed of all scenes.
         budgets: shares of an image's visual tokens.
-        threads, device: CPU threads; None for CUDA where there is one.
+        threads, device, dtype: CPU threads; None for CUDA where there is one, and for what suits it.
         words: the arguments as typed.
     """
 
@@ -72,6 +72,7 @@ class Settings:
     budgets: tuple[float, ...]
     threads: int
     device: str | None
+    dtype: str | None
     words: tuple[str, ...]
 
 
@@ -248,6 +249,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seed", type=int, default=DEV_SEED, help="first seed of the scenes")
     p.add_argument("--threads", type=int, default=1, help="CPU threads")
     p.add_argument("--device", help="default: CUDA where there is one")
+    add_dtype(p)
     return p
 
 
@@ -276,7 +278,8 @@ def measured(host: ARRCOCQwen, settings: Settings) -> Iterator[tuple[str, Any]]:
 def main(argv: Sequence[str] | None = None) -> None:
     settings = parse(argv)
     torch.set_num_threads(settings.threads)
-    host = ARRCOCQwen.from_pretrained(settings.base, settings.weights, device=settings.device)
+    options = {"device": settings.device, "dtype": settings.dtype}
+    host = ARRCOCQwen.from_pretrained(settings.base, settings.weights, **options)
     parts = host.policy(Config())
     names = parts.names if parts else ["nothing"]
     if "policy" not in names:

@@ -35,7 +35,7 @@ from arr_coc.train.people import People
 from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
-from arr_coc.train.trainer import BEST_BY, Clock, KeepBest, PartsTrainer, Spent, Watch
+from arr_coc.train.trainer import BEST_BY, Clock, Guard, KeepBest, PartsTrainer, Spent, Watch
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,8 @@ def check_launch() -> None:
 def learner_for(settings: Settings, device: torch.device) -> Learner:
     """The base, frozen, and the parts: new ones, or those of `--init`."""
     torch.manual_seed(settings.seed)
-    host = host_for(settings.base, settings.shapes, device=device, bf16=settings.bf16)
+    dtype = "bfloat16" if settings.bf16 else settings.dtype
+    host = host_for(settings.base, settings.shapes, device=device, dtype=dtype)
     parts = for_base(
         host.model.config,
         host.attention_layers,
@@ -110,14 +111,14 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
 
 
 def host_for(
-    base: str | None, random_shapes: str | None, *, device: torch.device, bf16: bool
+    base: str | None, random_shapes: str | None, *, device: torch.device, dtype: str | None
 ) -> ARRCOCQwen:
     """The base without trained parts, or a random model of the named shapes."""
-    dtype = torch.bfloat16 if bf16 else loading.default_dtype(device)
-    if dtype == torch.float16:
+    wanted = loading.default_dtype(device, dtype)
+    if wanted == torch.float16:
         raise ValueError(f"the base would be in float16, which {NO_FLOAT16}")
     if random_shapes:
-        return shapes.build_host(random_shapes, device, dtype)
+        return shapes.build_host(random_shapes, device, wanted)
     return ARRCOCQwen.from_pretrained(base, components="", device=device, dtype=dtype)
 
 
@@ -195,7 +196,12 @@ def trainer_for(
         train_dataset=samples,
         eval_dataset=questions.items if settings.keep_best else None,
         data_collator=collate,
-        callbacks=[clock, Watch(learner, settings.work, settings.log_every), *best],
+        callbacks=[
+            clock,
+            Watch(learner, settings.work, settings.log_every),
+            Guard(learner),
+            *best,
+        ],
         clock=clock,
         held_out_right=right,
     )

@@ -15,7 +15,7 @@ from arr_coc import knowing
 from arr_coc.attending import native_allocation
 from arr_coc.config import HALO, glance_tokens
 from arr_coc.lora import EncoderLoRA
-from arr_coc.qwen import encoding
+from arr_coc.qwen import encoding, finite
 from arr_coc.qwen.batch import padded
 from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
@@ -48,6 +48,9 @@ def encode_kept(
 
     As `ARRCOCQwen.encode` of each picture: with `contexts` beside their glances' keys and values, which
     `lora` corrects, else with a halo and coarse cells. Gradients pass to `lora` alone.
+
+    Raises:
+        FloatingPointError: where the tower overflowed beside the contexts, which have to be made anew.
     """
     allocations = [
         native_allocation(index.cpu(), picture.grid, torch.zeros(len(index)))
@@ -56,7 +59,11 @@ def encode_kept(
     visual = host.model.model.visual
     if contexts is not None:
         nothing = [0] * len(pictures)
-        return encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts, lora)
+        found = encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts, lora)
+        if any(context and context.dtype != visual.dtype for context in contexts):
+            # The tower overflowed and runs in float32 since; the glances were taken before.
+            raise FloatingPointError("the vision tower beside its glances overflowed")
+        return found
     around = [glance_tokens(picture.grid) for picture in pictures]
     return encoding.encode_kept(visual, pictures, allocations, around, HALO)
 
@@ -105,6 +112,9 @@ def answer_logits(
 
     Returns:
         `(sum of the answers' lengths, vocabulary)` float32, row after row.
+
+    Raises:
+        FloatingPointError: where the model's numbers overflowed.
     """
     batch = padded(host, prompts, tokens, answers)
     length = batch.ids.shape[1]
@@ -129,7 +139,9 @@ def answer_logits(
     picked = [
         row[n - len(a) - 1 : n - 1] for row, n, a in zip(hidden, batch.lengths.tolist(), answers)
     ]
-    return host.model.lm_head(torch.cat(picked)).float()
+    logits = host.model.lm_head(torch.cat(picked)).float()
+    finite.check_logits(logits)
+    return logits
 
 
 def answer_ids(host: ARRCOCQwen, answer: str) -> list[int]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from arr_coc.components import Components
+from arr_coc.qwen import finite
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import relaxation
 from arr_coc.train.chunks import Passes
@@ -66,7 +67,16 @@ class Learner(nn.Module):
         return self._base[0]
 
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
-        """The mean loss over every question of the samples."""
+        """The mean loss over every question of the samples.
+
+        A base in float16 that overflows moves to a wider dtype, and the samples are asked once more.
+
+        Raises:
+            ValueError: where it overflows in the wider dtype too, or a loss does.
+        """
+        return {"loss": self.host.once_more_if_narrow(lambda: self._loss(samples))}
+
+    def _loss(self, samples: list[Sample]) -> Tensor:
         # Pictures of one grid go through the base together, whatever sizes they came in.
         together: dict[tuple[str, tuple[int, int]], list[Sample]] = defaultdict(list)
         for sample in samples:
@@ -81,12 +91,13 @@ class Learner(nn.Module):
             count += len(group.questions)
             factors = BY_NAME[stage].weights
             for name, values in self.losses(group).items():
+                finite.check(f"the loss {name!r}", [values])
                 sums[name] += float(values.detach().sum())
                 weighted.append(factors.get(name, 1.0) * WEIGHTS[name] * values.sum())
         self.passes += 1
         for name, value in sums.items():
             self.loss_sums[name] += value / count
-        return {"loss": torch.stack(weighted).sum() / count}
+        return torch.stack(weighted).sum() / count
 
     def losses(self, group: Group) -> dict[str, Tensor]:
         """Every loss, per question `(B,)`, of samples of one stage.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arr_coc import provenance
+from arr_coc.commands import add_dtype
 from arr_coc.components import PARTS
 from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
@@ -70,6 +71,7 @@ class Settings:
     lr: float
     seed: int
     bf16: bool
+    dtype: str | None
     device: str | None
     threads: int
     workers: int
@@ -154,7 +156,8 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
                      help="gradient checkpointing: less memory, a third more time")  # fmt: skip
     run.add_argument("--lr", type=float, default=2e-3)
     run.add_argument("--seed", type=int, default=0)
-    run.add_argument("--bf16", action="store_true", help="base in bfloat16")
+    run.add_argument("--bf16", action="store_true", help="base and arithmetic in bfloat16")
+    add_dtype(run)
     run.add_argument("--device", help="default: CUDA where there is one")
     run.add_argument("--threads", type=int, default=1, help="CPU threads of each process")
     run.add_argument("--workers", type=int, default=0, help="processes that draw, per process")
@@ -193,6 +196,8 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
             p.error(wrong)
     if args.chunk < 1:
         p.error(f"--chunk {args.chunk}, expected at least one question")
+    if args.bf16 and args.dtype not in (None, "bfloat16"):
+        p.error(f"--dtype {args.dtype} with --bf16, which is --dtype bfloat16 and more")
     if wrong := [share for share in args.budgets if not 0 < share < 1]:
         p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
     given = vars(args) | {"parts": args.parts or default_parts(args.init, args.context)}

@@ -22,6 +22,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from arr_coc.qwen.finite import is_finite
 from arr_coc.train.batching import ByGrid
 from arr_coc.train.learner import Learner
 
@@ -152,6 +153,34 @@ class Watch(TrainerCallback):
         for name, row in (("stages.jsonl", notes), ("trail.jsonl", decision)):
             with (self.work / name).open("a") as file:
                 file.write(json.dumps(row) + "\n")
+
+
+class Guard(TrainerCallback):
+    """Keeps gradients that are no numbers from the parts: they would never be numbers again."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Leave out a step whose gradients overflowed in float16, and go on in a wider dtype.
+
+        Every process has the same gradients by now, and does the same.
+
+        Raises:
+            ValueError: where the base is in a wider dtype already.
+        """
+        learner = self.learner
+        gradients = [p.grad for p in learner.parameters() if p.grad is not None]
+        if is_finite(gradients):
+            return
+        if not learner.host.widen():
+            raise ValueError(
+                f"the gradients of step {state.global_step + 1} overflowed in "
+                f"{learner.host.model.dtype}: a lower --lr may help"
+            )
+        learner.zero_grad()
 
 
 class PartsTrainer(Trainer):

@@ -1,0 +1,87 @@
+"""API: the endpoints that a program calls, typed; their docstrings are what it reads of them.
+
+Arguments are checked where the page's are, by `comparing.check`. The framework wants every argument of a
+call by place, so that `compare` and `relevance` can never have another one: whatever else may be set goes
+by name, to `compare_with` and `relevance_with`.
+"""
+
+from typing import Any
+
+from gradio.data_classes import FileData
+
+from arr_coc.config import NEW_TOKENS, Config
+from arr_coc.page import frame
+from arr_coc.page.local_handlers import LocalHandlers
+from arr_coc.page.model_handlers import ModelHandlers
+from arr_coc.service.decision import Where
+from arr_coc.service.looks import ComparisonResult
+
+
+class Endpoints:
+    """The endpoints, over the page's own handlers."""
+
+    def __init__(self, local: LocalHandlers, model: ModelHandlers) -> None:
+        self.local, self.model = local, model
+
+    def compare(
+        self,
+        image: FileData,
+        question: str,
+        share: float = Config.share,
+        budget: int | None = Config.budget,
+        glance: str = Config.glance,
+        prune: str = Config.prune,
+        max_new_tokens: int = NEW_TOKENS,
+        shrunk: bool = False,
+    ) -> ComparisonResult:
+        """Ask one question about one picture twice: the stock model, then ARR-COC on the same weights.
+
+        Args:
+            image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
+            question: at most 500 characters.
+            share: share of the picture's visual tokens to keep, 0.05 to 1.
+            budget: visual tokens to keep; overrides share.
+            glance: what becomes of the quick first look: auto, periphery, separate or off.
+            prune: drop tokens before or after the vision encoder.
+            max_new_tokens: longest answer in tokens, 1 to 256.
+            shrunk: ask a third time, of the whole picture resized to as many tokens.
+        """
+        settings = {"glance": glance, "prune": prune, "max_new_tokens": max_new_tokens}
+        settings |= {"share": share, "budget": budget, "shrunk": shrunk}
+        return self.model.answered(image, question, settings)
+
+    def compare_with(
+        self, image: FileData, question: str, settings: dict[str, Any]
+    ) -> ComparisonResult:
+        """As compare, with any setting by its name.
+
+        Args:
+            image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
+            question: at most 500 characters.
+            settings: any of share, budget, glance, prune, max_new_tokens, shrunk as in compare; allocator (topk, adaptive, window, quadtree); tier (fast, balanced, accurate, question), which overrides share; context (auto, glance, cells, none); when (always, auto); tensions (compress, exploit and focus, 0 to 1); revision of the ARR-COC weights (none for fixed rules); native_tokens to cut the picture into first.
+        """  # noqa: E501  the framework reads one line of an argument
+        return self.model.answered(image, question, settings)
+
+    def relevance(self, image: FileData, question: str, share: float = Config.share) -> Where:
+        """Where looking pays for a question: maps, tensions and the places kept, without an answer.
+
+        Args:
+            image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
+            question: at most 500 characters.
+            share: share of the picture's visual tokens to keep, 0.05 to 1.
+        """
+        return self.model.answered(image, question, {"share": share}, alone=True)
+
+    def relevance_with(self, image: FileData, question: str, settings: dict[str, Any]) -> Where:
+        """As relevance, with any setting by its name.
+
+        Args:
+            image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
+            question: at most 500 characters.
+            settings: as in compare_with; those of answers do nothing here.
+        """
+        return self.model.answered(image, question, settings, alone=True)
+
+    def examples(self) -> list[frame.Listed]:
+        """The questions of this page's cards with their true answers."""
+        return frame.listed(self.local.examples)
