@@ -65,7 +65,7 @@ BELOW = {
         "scoring",
     },
     "train": IDEA | {"commands", "evaluate", "peers", "provenance", "qwen", "scenes", "scoring"},
-    "pretrain": {"commands", "evaluate", "provenance", "qwen", "scenes"},
+    "pretrain": {"commands", "digests", "evaluate", "provenance", "qwen", "scenes"},
     "tensions": {
         "commands",
         "balancing",
