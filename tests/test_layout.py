@@ -88,7 +88,7 @@ BELOW = {
     },
     "train": IDEA
     | {"commands", "evaluate", "peers", "provenance", "qwen", "scenes", "scoring", "sets"},
-    "pretrain": {"commands", "evaluate", "provenance", "qwen", "scenes"},
+    "pretrain": {"commands", "digests", "evaluate", "provenance", "qwen", "scenes"},
     "tensions": {
         "commands",
         "balancing",

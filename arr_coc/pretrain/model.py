@@ -6,8 +6,6 @@ pictures.
 """
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -312,37 +310,3 @@ def grown_to(
             if name in old:
                 values[tuple(slice(length) for length in old[name].shape)] = old[name]
     return larger
-
-
-def save(
-    folder: str | Path,
-    model: Qwen3VLForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerFast,
-    card: str,
-    *,
-    max_tokens: int = MAX_TOKENS["small"],
-) -> None:
-    """Write everything a Hub model repository holds; weights in bfloat16.
-
-    The image processor gives a picture at most `max_tokens` visual tokens.
-
-    Files are written aside and then renamed one by one, the weights last, so that a reader never
-    meets half a file.
-    """
-    folder = Path(folder)
-    aside = folder.with_name(folder.name + ".writing")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    state = {k: v.detach().to("cpu", torch.bfloat16) for k, v in model.state_dict().items()}
-    half = Qwen3VLForConditionalGeneration(model.config).to(torch.bfloat16)
-    half.load_state_dict(state)
-    half.generation_config = model.generation_config
-    half.save_pretrained(aside)
-    tokenizer.save_pretrained(aside)
-    build_image_processor(max_tokens).save_pretrained(aside)
-    (aside / "README.md").write_text(card)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(aside.iterdir(), key=lambda p: p.name == "model.safetensors"):
-        path.chmod(0o644)
-        os.replace(path, folder / path.name)
-    aside.rmdir()

@@ -12,6 +12,7 @@ from arr_coc.pretrain.card import card
 from arr_coc.pretrain.checkpoints import last_checkpoint, read_run
 from arr_coc.pretrain.codes import Codes, Heads
 from arr_coc.pretrain.packing import Packer
+from arr_coc.pretrain.saving import save
 from arr_coc.pretrain.settings import STAGES, Settings
 
 TRAINING = "training.json"  # in the published folder: what went into the weights
@@ -145,7 +146,7 @@ def publish(run: Run, *, folder: Path, trained_on: str, scores: dict | None = No
     facts["where"] = trained_on or facts["where"]
     count, most = sum(p.numel() for p in run.model.parameters()), run.max_tokens
     text = card(count, facts, scores, max_tokens=most)
-    pretrain_model.save(folder, run.model, run.tokenizer, text, max_tokens=most)
+    save(folder, run.model, run.tokenizer, text, max_tokens=most)
     (folder / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
     if scores:
         (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")

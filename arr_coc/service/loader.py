@@ -76,14 +76,14 @@ class Loader:
     def fetched(self) -> str:
         """How much of a download is there, in words; "" where nothing is being fetched."""
         came, total = self.progress or (0, 0)
-        return f"{came / 1e9:.1f} of {total / 1e9:.1f} GB are here" if came < total else ""
+        return f"{came / 1e9:.1f} of {total / 1e9:.1f} GB" if came < total else ""
 
     def get(self, patience_s: float = LOAD_TIMEOUT_S) -> Any:
         """The model; waits for it. Raises IntakeError with the reason if it did not load, or not yet."""
         if not self.ready.is_set():
             self.start()
             if not self.ready.wait(patience_s):
-                so_far = f" ({self.fetched})" if self.fetched else ""
+                so_far = f" ({self.fetched} are here)" if self.fetched else ""
                 raise intake.IntakeError(
                     f"The model is still loading{so_far}; try again in a minute."
                 )
