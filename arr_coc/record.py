@@ -129,7 +129,7 @@ def record(
     from arr_coc.qwen.weights import default_weights
 
     entries = json.loads((examples / "examples.json").read_text(encoding="utf-8"))
-    bad = unreadable(examples, [entry["file"] for entry in entries], skip=skip_bad)
+    bad = unreadable([examples], [entry["file"] for entry in entries], skip=skip_bad)
     entries = [entry for entry in entries if entry["file"] not in bad]
     folder = BUNDLED_BASE if base == "bundled" else base
     model = ARRCOCQwen.from_pretrained(folder, dtype=dtype)

@@ -177,3 +177,14 @@ def test_the_picture_is_asked_by_its_things(tab):
     things.nth(1).focus()
     tab.keyboard.press("Enter")
     expect(tab.locator(BOX)).to_have_value(second["question"])
+
+
+def test_what_mattered_is_shown_of_the_recorded_decision(tab):
+    _, (first, *_) = load(recorded_examples())
+    assert json.loads(look_data(tab))["mattered"] == first["mattered"]
+    before = drawn(tab)
+    tab.locator("label[for=arr-view-mattered]").click()
+    assert drawn(tab) != before
+    drag(tab, round(100 * OTHER_SHARE))  # nobody asked it of that decision
+    expect(tab.locator(".arr-hero")).to_contain_text("12 of 256 tokens")
+    expect(tab.locator("label[for=arr-view-mattered]")).to_have_count(0)

@@ -32,7 +32,8 @@ def test_the_viewer_holds_the_decision_and_can_be_used_without_a_mouse(result):
     data = json.loads(html.unescape(re.search(r'data-look="([^"]*)"', drawn)[1]))
     assert data["cells"] == result["where"]["cells"] and data["grid"] == [6, 8]
     assert len(data["mesh"]) == 25 and data["participatory"] is None
-    assert drawn.count('type="radio"') == len(viewer.VIEWS) == drawn.count("<label for")
+    # What mattered is shown where it was asked.
+    assert drawn.count('type="radio"') == len(viewer.VIEWS) - 1 == drawn.count("<label for")
     assert 'tabindex="0"' in drawn and "aria-live" in drawn and 'alt="The picture' in drawn
 
 
@@ -47,6 +48,15 @@ def test_things_to_ask_lie_where_their_boxes_are_and_are_escaped(result):
         (" arr-at-right", "left:90.00%;top:0.00%;width:10.00%;height:100.00%"),
     ]
     assert "<img src=x" not in drawn
+
+
+def test_what_mattered_is_a_view_where_it_was_asked(result):
+    found = {"answer": EVIL, "probability": 0.9, "places": [[0, 1], [2, 3]], "loss": [0.5, -1e-4]}
+    found["smallest"] = [0]
+    drawn = viewer.viewer("data:image/png;base64,AA", (256, 192), result["where"], mattered=found)
+    data = json.loads(html.unescape(re.search(r'data-look="([^"]*)"', drawn)[1]))
+    assert data["mattered"] == found and 'value="mattered"' in drawn
+    assert drawn.count('type="radio"') == len(viewer.VIEWS) and "<img src=x" not in drawn
 
 
 def test_cards_stand_in_groups_and_siblings_are_asked_on_the_picture(tmp_path):

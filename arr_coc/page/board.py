@@ -6,7 +6,7 @@ it into the page's pieces.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from PIL import Image
 
@@ -20,6 +20,7 @@ from arr_coc.ranking import ranks
 from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
+from arr_coc.service.mattering import Mattered
 
 BESIDE = 400  # pixels of the longer side of pictures side by side
 LINES = (800, 480)  # pixels across and down that a long one is folded into
@@ -50,6 +51,7 @@ class Shown(TypedDict):
     recorded: str
     runs: int  # that its times are medians of
     asked: list[Asked]
+    mattered: Mattered | None
     stamp: Stamp | None
 
 
@@ -71,6 +73,7 @@ def live(
         recorded="",
         runs=1,
         asked=[],
+        mattered=None,
         stamp=stamp,
     )
 
@@ -95,7 +98,10 @@ def recorded(
         stamp = stamp_of(Visit(key=key, question=example.question, percent=percent))
         note = results.note_of(example) if percent == PERCENT else ""
         shown = live(picture, result, example.answer, note, stamp)
-    made = {"recorded": recorded_words(about), "runs": about["repetitions"], "asked": list(asked)}
+    # Of the decision that was asked about alone.
+    mattered = recording.get("mattered") if result is recording["result"] else None
+    made = {"mattered": mattered}
+    made |= {"recorded": recorded_words(about), "runs": about["repetitions"], "asked": list(asked)}
     return {**shown, **made}
 
 
@@ -118,7 +124,9 @@ def board(shown: Shown) -> Board:
     """The page's pieces for a comparison."""
     result, size = shown["result"], tuple(shown["size"])
     pieces = Board(
-        viewer.viewer(shown["picture"], size, shown["where"], asked=shown["asked"]),
+        viewer.viewer(
+            shown["picture"], size, shown["where"], **over_picture(shown, shown["where"])
+        ),
         results.answers(
             result["full"],
             result["focused"],
@@ -134,6 +142,13 @@ def board(shown: Shown) -> Board:
     )
     stamped = mark(shown["stamp"])
     return Board(*(piece and piece + stamped for piece in pieces))
+
+
+def over_picture(shown: Shown, where: Where | None) -> dict[str, Any]:
+    """What the viewer shows besides `where`: what can be asked, and what mattered of that very decision."""
+    answered = shown["result"]["where"]
+    same = where and answered and where["cells"] == answered["cells"]
+    return {"asked": shown["asked"], "mattered": shown["mattered"] if same else None}
 
 
 def blank(image: Image.Image | Path | None, message: str = "") -> Board:
@@ -158,7 +173,7 @@ def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, dict[str, 
     stamp = shown["stamp"] and with_tensions(shown["stamp"], tension_words(tensions))
     shown, size = {**shown, "where": where}, tuple(shown["size"])
     pieces = {
-        "look": viewer.viewer(shown["picture"], size, where, asked=shown["asked"]),
+        "look": viewer.viewer(shown["picture"], size, where, **over_picture(shown, where)),
         "why": why.maps(where, size),
         "gauges": why.gauges(where),
     }

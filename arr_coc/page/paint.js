@@ -127,6 +127,28 @@ const arrPaint = (() => {
     paint.stroke();
   }
 
+  /* Which kept places the answer hangs on: glowing by what leaving each out costs, those framed that give the
+     answer alone. */
+  function mattered(base, look, dark) {
+    const {places, loss, smallest} = look.mattered, [h, w] = look.grid;
+    const across = base.width / w, down = base.height / h, most = Math.max(...loss, 1e-9);
+    const made = draw(soft(base, dark), base.width, base.height), paint = made.getContext('2d');
+    const taken = Array.from({length: h}, () => new Uint8Array(w));
+    places.forEach(([row, column], n) => {
+      const x = Math.round(column * across), y = Math.round(row * down);
+      const area = [x, y, Math.round((column + 1) * across) - x, Math.round((row + 1) * down) - y];
+      paint.globalAlpha = 0.55;
+      paint.drawImage(base, ...area, ...area);
+      paint.globalAlpha = 0.75 * Math.sqrt(Math.max(0, loss[n]) / most);
+      paint.fillStyle = '#e5383b';
+      paint.fillRect(...area);
+    });
+    paint.globalAlpha = 1;
+    (smallest || []).forEach((n) => { taken[places[n][0]][places[n][1]] = 1; });
+    outline(paint, taken, across, down, dark);
+    return made;
+  }
+
   /* The decision as a short film, `t` from 0 to 1: the blurred first look, what it makes glow, and then the
      kept places, the best first. */
   function film(base, look, dark) {
@@ -213,5 +235,5 @@ const arrPaint = (() => {
     paint.putImageData(image, 0, 0);
   }
 
-  return {draw, bounds, heat, kept, saw, sized, soft, film, map};
+  return {draw, bounds, heat, kept, mattered, saw, sized, soft, film, map};
 })();

@@ -55,6 +55,7 @@ function arrViewer(root, trigger) {
         return arrPaint.kept(base, look, {count}, dark(), ground);
       },
       heat: () => arrPaint.heat(base, look),
+      mattered: () => arrPaint.mattered(base, look, dark()),
       saw: () => arrPaint.saw(base, look),
       sized: () => arrPaint.sized(base, look),
     };
@@ -143,9 +144,10 @@ function arrViewer(root, trigger) {
       point(Math.min(h - 1, Math.max(0, Math.floor(y * h))), Math.min(w - 1, Math.max(0, Math.floor(x * w))));
     }
     const cells = find('.arr-cells');
-    cells.addEventListener('pointermove', (event) => event.pointerType === 'mouse' && at(event));
-    cells.addEventListener('pointerdown', at);
-    cells.addEventListener('pointerleave', (event) => event.pointerType === 'mouse' && leave());
+    // The whole stage: a place is told under a thing that can be asked about, too.
+    stage.addEventListener('pointermove', (event) => event.pointerType === 'mouse' && at(event));
+    stage.addEventListener('pointerdown', at);
+    stage.addEventListener('pointerleave', (event) => event.pointerType === 'mouse' && leave());
     cells.addEventListener('blur', leave);
     cells.addEventListener('keydown', (event) => {
       const step = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key];

@@ -18,6 +18,7 @@ from arr_coc.page.asking import Asked
 from arr_coc.page.frame import data_url, escaped
 from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
+from arr_coc.service.mattering import Mattered
 
 SOURCES = [
     (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("paint.js", "viewer.js")
@@ -54,6 +55,12 @@ VIEWS = {
         "The picture sized by attention: area follows the visual tokens spent",
         "The picture bent so that each place's area follows the visual tokens spent on it",
     ),
+    "mattered": (
+        "What mattered",
+        "Each kept place was left out in turn, of the language model alone: red is what the answer's "
+        "probability loses. The framed places give the answer by themselves, confirmed from pixels",
+        "Kept places red by what the answer loses without each of them, the fewest that give it framed",
+    ),
     "plain": ("Picture", "The picture itself", "The picture itself"),
 }
 FIRST = "kept"  # of the views
@@ -86,6 +93,7 @@ def viewer(
     where: Where | None,
     name: str = "arr",
     asked: Sequence[Asked] = (),
+    mattered: Mattered | None = None,
 ) -> str:
     """The viewer's HTML.
 
@@ -94,6 +102,7 @@ def viewer(
         size: `(width, height)` of the picture, for its aspect.
         where: the decision; None shows the picture alone.
         name: sets radios of several viewers on one page apart.
+        mattered: which kept places the answer hangs on, where that was asked.
         asked: questions whose things light up on the picture, to be asked by a click.
     """
     aspect = f"--arr-aspect:{size[0] / size[1]:.4f}"
@@ -111,8 +120,9 @@ def viewer(
         f'data-alt="{escaped(alt)}"{" checked" * (key == FIRST)}>'
         f'<label for="{name}-view-{key}" title="{escaped(title)}">{label}</label>'
         for key, (label, title, alt) in VIEWS.items()
+        if key != "mattered" or mattered
     )
-    data = escaped(json.dumps(look_data(where), separators=(",", ":")))
+    data = escaped(json.dumps(look_data(where, mattered), separators=(",", ":")))
     return (
         f'<div class="{kind}" style="{aspect}" data-view="{FIRST}" data-look="{data}">'
         f'<div class="arr-views" role="radiogroup" aria-label="How to show the picture">{radios}</div>'
@@ -148,7 +158,7 @@ def _side(middle: float) -> str:
     return " arr-at-left" if middle < 0.3 else " arr-at-right" if middle > 0.7 else ""
 
 
-def look_data(where: Where) -> dict[str, Any]:
+def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
     """What `viewer.js` draws from: plain lists, maps with two decimals."""
     glance = where["glance_grid"]
     tokens = glance[0] * glance[1] if glance else 0
@@ -161,6 +171,7 @@ def look_data(where: Where) -> dict[str, Any]:
         "budgets": where["cell_budgets"],
         "budget": where["budget"],
         "looked": where["look_grid"],
+        "mattered": mattered,
         "glance": glance,
         "places": placed.places.tolist(),
         "order": placed.cells,

@@ -159,9 +159,10 @@ def _gauge(tension: str, value: float) -> str:
     return (
         f'<div class="arr-gauge" data-words="{escaped(json.dumps(sentences))}" '
         f'title="Tension: {term}"><div class="arr-ends" aria-hidden="true"><span>{left}</span>'
-        f"<span><b>{tension}</b> <output>{value:.2f}</output></span><span>{right}</span></div>"
+        f"<span>{right}</span></div>"
         f'<input type="range" min="0" max="100" value="{at}" '
-        f'data-tension="{tension}" aria-label="From {left} to {right}"><p>{words}</p></div>'
+        f'data-tension="{tension}" aria-label="From {left} to {right}">'
+        f'<span class="arr-value">{tension} <output>{value:.2f}</output></span><p>{words}</p></div>'
     )
 
 
