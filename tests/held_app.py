@@ -47,16 +47,8 @@ def is_held(number: int) -> bool:
     return False
 
 
-load = app.LOADER.get
-
-
-@cache
-def held() -> Held:
-    """The one held model of this process."""
-    return Held(load())
-
-
-app.LOADER.get = held
+load, held = app.LOADER.get, cache(Held)  # the one held model of this process
+app.LOADER.get = lambda *patience: held(load(*patience))
 
 if __name__ == "__main__":
     app.launch(app.demo, quiet=True)

@@ -256,6 +256,7 @@ def test_the_comparison_can_be_saved_and_stands_alone(tab, tmp_path):
     saved = json.loads((tmp_path / "saved.json").read_text())
     assert saved["focused"]["done"]
     assert Image.open(tmp_path / "saved.png").size == (1200, 630)
+    tab.emulate_media(reduced_motion="no-preference")
     tab.goto((tmp_path / "saved.html").as_uri())
     expect(tab.locator(".arr-answer")).to_have_count(3)
     expect(tab.locator(".arr-over")).to_have_js_property("width", 640)

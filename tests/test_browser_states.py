@@ -217,9 +217,19 @@ def test_what_is_old_is_said_to_a_screen_reader_too(tab):
     paste(tab, "what colour is the car?")
     stale(tab).to_have_attribute("data-stale", old)
     lines = heard(tab)
-    for name in ("Map", "Answers", "What they cost", "Reasons", "Tensions", "Chart of times"):
+    for name in (
+        "Sentence",
+        "Map",
+        "Answers",
+        "What they cost",
+        "Reasons",
+        "Tensions",
+        "Chart of times",
+    ):
         assert f"group: {name} {old}" in lines
-    live = tab.get_by_role("status").filter(has_text=f"Now {old}: Map, Answers, What they cost")
+    live = tab.get_by_role("status").filter(
+        has_text=f"Now {old}: Sentence, Map, Answers, What they cost"
+    )
     expect(live).to_have_count(1)
     paste(tab, question)
     fresh(tab)
