@@ -186,7 +186,7 @@ def show(value: str = "", **options: Any) -> gr.HTML:
 def picture_side(look: str, example: Path | None) -> dict[str, Component]:
     """The left of the desk: the picture, one's own, new ones, and a sign to write on."""
     parts = {"look": show(look, js_on_load=viewer.SCRIPT, elem_id="arr-look")}
-    budget = {"label": "Budget, % of tokens", "buttons": [], "elem_id": "arr-budget"}
+    budget = {"label": "Budget (% of tokens)", "buttons": [], "elem_id": "arr-budget"}
     parts["percent"] = gr.Slider(5, 100, PERCENT, step=1, **budget)
     parts["picture"] = Picture(
         str(example) if example else None,

@@ -47,13 +47,14 @@ class Loader:
         or training-free, and `notices` says why.
         """
         try:
-            from arr_coc.check.trials import quick
             from arr_coc.qwen.model import ARRCOCQwen
 
             model = ARRCOCQwen.from_pretrained(
                 device=device, on_bad_weights="notice", on_progress=self.on_progress
             )
             if self.warm:
+                from arr_coc.check.trials import quick
+
                 comparing.warm_up(model)
                 self.health = quick(model)
             self.model = model
