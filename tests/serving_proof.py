@@ -23,6 +23,7 @@ BATCH = 16
 NEW_TOKENS = 32
 TOP = 5  # of the first token's most likely ones, whose log-probabilities are compared
 SHARES = {"20 %": 0.2, "100 %": 1.0}
+WHAT = "The focused look inside vLLM beside transformers, bundled base, float32, CPU"
 PARTS = ("transformers", "plugin", "without", "cases", "http")
 SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -223,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from arr_coc.provenance import header, typed
 
-    report = header("tests.serving_proof", typed(argv), torch.device("cpu"))
+    report = {"what": WHAT} | header("tests.serving_proof", typed(argv), torch.device("cpu"))
     report["machine"]["vllm"] = vllm.__version__
     report |= summary(args.n, args.seed, args.work)
     for part in PARTS[3:]:

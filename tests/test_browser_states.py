@@ -10,6 +10,8 @@ from test_browser import BOX, DESK, PHONE, PULSE, ask, finished, visit, watched
 from arr_coc.page import drawn
 from tests import setup
 
+pytestmark = pytest.mark.slow
+
 STALE = re.compile(".+")
 
 

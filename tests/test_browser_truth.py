@@ -12,6 +12,8 @@ from test_browser import BOX, DESK, PHONE, ask, browser, clean, finished, look_d
 
 from arr_coc.page import post
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["browser"]
 AS_PNG = "canvas => canvas.toDataURL('image/png').split(',')[1]"
 

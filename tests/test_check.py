@@ -26,6 +26,8 @@ from arr_coc.qwen.paying import FOCUSED, FULL, STAGES, StageTimes
 from arr_coc.service.loader import Loader
 from tests import rehearsal_folder
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     "loading", "weights", "tokenizer", "template", "image token", "preprocessor", "finite",
     "identity", "positions", "both looks", "memory", "times", "paying",

@@ -14,6 +14,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests import fuzz, load, screenshots, setup
 
+pytestmark = pytest.mark.slow
+
 expect.set_options(timeout=30_000)
 DOCS = Path(__file__).parent.parent / "docs"
 

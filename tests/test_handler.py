@@ -15,6 +15,8 @@ from arr_coc.hub import files as hub_files
 from arr_coc.qwen import weights as qwen_weights
 from arr_coc.qwen.loading import BUNDLED_BASE
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "What is the number on the sign?"
 
 

@@ -143,7 +143,7 @@ def test_pictures_that_cannot_be_recorded_are_counted_before_the_base_is_read(ca
     monkeypatch.setattr(record, "compare_often", lambda *_: {"result": {}, "times": {}})
     monkeypatch.setenv("ARR_COC_DTYPE", "float32")
     words = ["--base", str(BUNDLED_BASE), "--skip-bad"]
-    report = record.record("bundled", cards, 1, words, skip_bad=True)
+    report = record.record("bundled", cards, 1, words, shares=(), skip_bad=True)
     assert [one["file"] for one in report["recordings"]] == ["good.png"]
     command = report["about"]["command"]
     assert command.startswith("ARR_COC_DTYPE=float32 python -m arr_coc.record --base ")

@@ -99,6 +99,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("way", list(CONFIGS))
 def test_every_way_of_looking_recovers(place, way, picture):
@@ -108,6 +109,7 @@ def test_every_way_of_looking_recovers(place, way, picture):
     assert is_said(host)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_batches_decisions_and_evaluations_recover(place, picture):
     host = poisoned(place)

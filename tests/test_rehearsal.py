@@ -10,6 +10,8 @@ from transformers import AutoTokenizer
 
 from tests import rehearsal, rehearsal_folder
 
+pytestmark = pytest.mark.slow
+
 # The file of ranks that `rehearsal_folder` speaks of.
 VOCABULARY = os.environ.get("ARR_COC_TEST_VOCABULARY")
 
@@ -30,6 +32,7 @@ def test_every_step_holds_on_a_middle_sized_base(capsys, tmp_path):
     assert all(line.split()[0] == "ok" and line.split()[2] == "s" for line in lines)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.skipif(not VOCABULARY, reason="ARR_COC_TEST_VOCABULARY names no file of ranks")
 def test_every_step_holds_at_full_size(capsys, tmp_path):

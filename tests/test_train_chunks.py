@@ -14,6 +14,8 @@ from arr_coc.train.data import Sample, TrainingQuestion
 from arr_coc.train.decision import decide
 from arr_coc.train.learner import Learner
 
+pytestmark = pytest.mark.slow
+
 BUDGETS = (0.3,)
 
 
@@ -173,6 +175,7 @@ def test_what_is_alive_is_counted_and_what_is_gone_is_not():
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_chunks_memory_is_that_of_all_layers_from_a_few():
     """Of a small model: what two shallow ones say of eight layers, against the eight themselves."""

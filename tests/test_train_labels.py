@@ -11,6 +11,8 @@ from arr_coc.train import frozen, labels
 from arr_coc.train.data import Sample, TrainingQuestion
 from arr_coc.train.learner import Learner
 
+pytestmark = pytest.mark.slow
+
 
 def test_windows_cover_their_place_and_stay_inside():
     for within in ((0, 0, 8, 8), (3, 1, 5, 7), (2, 2, 2, 3), (0, 0, 1, 4)):
@@ -87,6 +89,7 @@ def test_training_takes_labels_from_crops_only_where_it_is_told(bundled, asked, 
     assert not torch.equal(seen[0][0], label.flatten()) and torch.equal(seen[1][0], label.flatten())
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_command_says_what_labels_are_worth(tmp_path, capsys):
     labels.main(["--out", str(tmp_path / "l.json"), "--n", "1", "--seed", "907000100"])

@@ -18,6 +18,8 @@ from arr_coc.train.decision import decide
 from arr_coc.train.frozen import gather
 from arr_coc.train.people import People
 
+pytestmark = pytest.mark.slow
+
 ROW = {"question": "How many cups?", "makes_sense": True, "tensions": [0.1, 0.2, 0.9]}
 
 

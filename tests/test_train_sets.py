@@ -21,6 +21,8 @@ from arr_coc.train import decision, frozen, losses, report, sources, trainer
 from arr_coc.train.data import LocalSamples, TrainingQuestion, evidence
 from arr_coc.train.learner import Learner
 
+pytestmark = pytest.mark.slow
+
 datasets = pytest.importorskip("datasets")
 ROOT = Path(__file__).parent.parent
 SEEDS = range(903_000_000, 903_000_012)
@@ -311,6 +313,7 @@ def test_words_about_data_that_do_not_go_together_are_refused(given, said, capsy
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_processes_share_the_held_out_questions_and_keep_the_best(folder, tmp_path, bundled):
     """What both together found of the best checkpoint is what one process finds of what was published."""

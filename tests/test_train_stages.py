@@ -15,6 +15,8 @@ from arr_coc.train import stages
 from arr_coc.train.data import LocalSamples
 from arr_coc.train.learner import Learner
 
+pytestmark = pytest.mark.slow
+
 
 def listed(question="What is it?", answers=("x",), boxes=()):
     return Listed(0, Asked(question, answers), "k", (100, 100), boxes)

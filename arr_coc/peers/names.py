@@ -32,6 +32,7 @@ WORDS = {
     "arr-coc-no-states": "learned, without matching the glance's hidden states",
     "arr-coc-no-texture": "learned, without matching the texture channels to the question",
     "arr-coc-no-adapter": "learned, without correcting the kept tokens",
+    "arr-coc-no-lora": "learned, without the low-rank maps in the encoder",
     "arr-coc-no-glance": "no glance: nothing knows the question",
     "arr-coc-separate": "the glance always thrown away",
     "arr-coc-periphery": "the glance always kept in the cache, inside the budget",
