@@ -120,7 +120,10 @@ def check_picture(stored: Any, roots: Sequence[Path] = ()) -> None:
 
 
 def picture_key(row: dict[str, Any], reader: Reader, stored: Any, page: int) -> str:
-    """What names a picture: the set's own name for it, or a digest of its bytes."""
+    """What names a picture: the set's own name for it, its file's, or a digest of its bytes.
+
+    The same wherever the set lies: of an absolute path the file's name alone counts.
+    """
     for column in reader.keys:
         value = row.get(column)
         if isinstance(value, str | int) and value != "":
@@ -130,12 +133,16 @@ def picture_key(row: dict[str, Any], reader: Reader, stored: Any, page: int) -> 
             )
             return f"{within}{value}" + (f"#{page + 1}" if page else "")
     if isinstance(stored, str):
-        return stored
+        return _portable(stored)
     if isinstance(stored, Image.Image):
         return hashlib.sha256(stored.tobytes()).hexdigest()[:16]
     if isinstance(stored, dict) and stored.get("bytes") is not None:
         return hashlib.sha256(stored["bytes"]).hexdigest()[:16]
-    return str((stored or {}).get("path"))
+    return _portable(str((stored or {}).get("path")))
+
+
+def _portable(path: str) -> str:
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 # --- a folder with a list ---
