@@ -6,7 +6,7 @@ import pytest
 
 from arr_coc.benchmark import gpu
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

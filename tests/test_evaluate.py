@@ -235,6 +235,7 @@ def run(out, *words):
 SMALL = ("--size", "256", "256", "--device", "cpu", "--budgets", "0.2", "--floor", "0")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     out = tmp_path / "dev"
@@ -371,6 +372,7 @@ def test_a_sweep_draws_its_figure(tmp_path):
     assert (tmp_path / "sweep.png").exists() and not (tmp_path / "kinds.png").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_folder_in_two_processes(tmp_path):
     folder, out = tmp_path / "data", tmp_path / "out"

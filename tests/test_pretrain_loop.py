@@ -124,6 +124,7 @@ def _watched(monkeypatch, stage: str, stop_after: int | None = None) -> list[flo
     return losses
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "count"), [("symbolic", 20), ("joint", 6)])
 def test_training_is_the_plain_loop_and_resuming_changes_nothing(
@@ -206,6 +207,7 @@ def _two_processes(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path):
     """Under torchrun both draw their own batches; the first writes, and the gradients are shared."""
@@ -218,6 +220,7 @@ def test_two_processes_train_one_model(tmp_path):
     assert state["pictures"]["dense"] % 2 == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_processes_average_their_gradients(tmp_path):
     """Also where a batch leaves the text side or the read-outs without a gradient."""
@@ -227,6 +230,7 @@ def test_two_processes_average_their_gradients(tmp_path):
     assert _apart(_weights(_state(tmp_path / "base")), plain) < 1e-5
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_all_processes_stop_where_the_furthest_is(tmp_path):
     script = tmp_path / "clocks.py"

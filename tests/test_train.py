@@ -384,6 +384,7 @@ HUB = (
 HUB += ("--device", "cpu", "--held-out", "0")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_stream_is_trained_on_by_one_process_and_by_two(tmp_path, fake_datasets):
     one = run(tmp_path / "one", *HUB)
@@ -555,6 +556,7 @@ def launched(*words, cwd, path=""):
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_processes_give_the_losses_and_weights_of_one(straight, tmp_path):
     launched(
