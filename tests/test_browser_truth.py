@@ -58,6 +58,7 @@ def hover(tab, row, column, grid):
 @pytest.mark.slow
 def test_every_kept_place_glows_and_says_its_rank(tab):
     visit(tab)
+    tab.locator("label[for=arr-view-heat]").click()
     data = json.loads(look_data(tab))
     kept, level = held(data), cell_means(shown(tab), data["grid"])
     assert level[kept].mean() > level[~kept].mean() + 40
@@ -191,7 +192,7 @@ def test_a_long_picture_can_be_read(tab, tmp_path, size):
     expect(tab.locator("#arr-look")).to_be_hidden()
     tab.locator("#arr-picture input[type=file]").set_input_files(file)
     expect(tab.locator("#arr-look .arr-long-picture")).to_be_visible()
-    expect(tab.locator(".arr-readout")).to_contain_text("scroll it")
+    expect(tab.locator("#arr-look .arr-about")).to_contain_text("scroll it")
     tab.locator("#arr-others button").first.click()
     tab.get_by_label("Second question").fill("where is it?")
     ask(tab, "what is this?")
