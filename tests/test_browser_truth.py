@@ -55,6 +55,7 @@ def hover(tab, row, column, grid):
     return tab.locator(".arr-readout")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_every_kept_place_glows_and_says_its_rank(tab):
     visit(tab)
@@ -182,6 +183,7 @@ def test_the_slider_s_words_stand_on_their_sides(tab):
     assert clip == "inset(0px 0px 0px 60%)"  # the view is at the right, as its word is
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(9000, 200), (200, 9000)])
 def test_a_long_picture_can_be_read(tab, tmp_path, size):
