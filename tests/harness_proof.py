@@ -1,11 +1,11 @@
 """A whole run of lmms-eval without a network, held to `arr_coc.evaluate` question by question.
 
-    python -m arr_coc.harness.environment --at .lmms
-    python -m tests.harness_proof --lmms .lmms --work runs/harness --out results/harness.json
+    python -m arr_coc.harness.environment --at runs/lmms
+    python -m tests.harness_proof --lmms runs/lmms --work runs/harness --out results/harness.json
 
-Draws development scenes as a folder, has `evaluate --folder` answer them here, has lmms-eval answer them in its
-own environment, and counts the questions on which the two agree. What is done already in the work folder is
-not done again.
+Draws development scenes as a folder, has `evaluate --folder` answer them here and lmms-eval in its own
+environment, and counts the questions on which the two agree. What is done already in the work folder is not
+done again.
 """
 
 import argparse

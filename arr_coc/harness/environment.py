@@ -1,7 +1,7 @@
 """Environment: lmms-eval and this package in a virtual environment of their own, by one command.
 
-    python -m arr_coc.harness.environment --at .lmms               # on a machine without a GPU
-    python -m arr_coc.harness.environment --at .lmms --device gpu  # with CUDA's build of torch
+    python -m arr_coc.harness.environment --at runs/lmms               # on a machine without a GPU
+    python -m arr_coc.harness.environment --at runs/lmms --device gpu  # with CUDA's build of torch
 
 lmms-eval needs torchvision, an older av and one version of wandb, so it gets an environment apart; running
 the command again mends what is there. For the CPU a build of torch without CUDA has to be where pip looks:
