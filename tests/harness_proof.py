@@ -25,6 +25,7 @@ from arr_coc.evaluate import store
 from arr_coc.harness.__main__ import TASK
 from arr_coc.harness.__main__ import main as harness
 from arr_coc.harness.drawn import LIST
+from arr_coc.harness.task import ROWS
 from arr_coc.scenes.scene import DEV_SEED
 
 ROOT = Path(__file__).parent.parent
@@ -59,18 +60,23 @@ def found(folder: Path, pattern: str) -> Path | None:
     return max(folder.rglob(pattern), key=lambda path: path.stat().st_mtime, default=None)
 
 
-def compared(out: Path, rows: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file that has one a line."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def compared(tasks: Path, out: Path, rows: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     """One look's answers beside those of evaluate."""
-    samples = [json.loads(line) for line in found(out, SAMPLES).read_text().splitlines()]
-    told = json.loads(found(out, REPORT).read_text())
-    theirs = {(one["doc"]["picture"], one["doc"]["index"]): one for one in samples}
+    told, docs = json.loads(found(out, REPORT).read_text()), lines(tasks / ROWS)
+    samples = {sample["doc_id"]: sample for sample in lines(found(out, SAMPLES))}
+    theirs = {(docs[n]["picture"], docs[n]["index"]): sample for n, sample in samples.items()}
     own = {(ref.picture, ref.index): row for ref, row in rows.items()}
     if set(theirs) != set(own):
         raise ValueError(
             f"{len(theirs)} questions there and {len(own)} here, expected the same ones"
         )
     apart = [
-        {"picture": key[0], "index": key[1], "here": own[key]["answer"], "there": answer_of(one)}
+        {"picture": key[0], "here": own[key]["answer"], "there": one["filtered_resps"]}
         for key, one in theirs.items()
         if one["right"] != own[key]["right"]
     ]
@@ -80,16 +86,12 @@ def compared(out: Path, rows: dict[Any, dict[str, Any]]) -> dict[str, Any]:
         "right_there": told["results"][TASK]["right,none"],
         "exact_match_there": told["results"][TASK]["exact_match,none"],
         "correct_alike": len(own) - len(apart),
-        "same_words": sum(answer_of(one) == own[key]["answer"] for key, one in theirs.items()),
+        "same_words": sum(
+            one["filtered_resps"] == own[key]["answer"] for key, one in theirs.items()
+        ),
         "apart": apart,
         "throughput": told.get("throughput"),
     }
-
-
-def answer_of(sample: dict[str, Any]) -> str:
-    """The answer in one of lmms-eval's samples."""
-    (answer,) = sample["filtered_resps"]
-    return answer
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -112,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         out = work / look
         if not found(out, REPORT):
             harnessed(python, tasks, look, out)
-        looks[look] = compared(out, store.rows_of(table, pair))
+        looks[look] = compared(tasks, out, store.rows_of(table, pair))
     code = "from importlib.metadata import version; print(version('lmms-eval'))"
     version = subprocess.check_output([python, "-c", code], text=True).strip()
     head = provenance.header("tests.harness_proof", provenance.typed(argv), torch.device("cpu"))

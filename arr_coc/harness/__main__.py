@@ -1,8 +1,9 @@
-"""Write what the harnesses read: drawn scenes as a folder, and a folder as their task.
+"""Write what harnesses read, drawn scenes and a folder as their task; put what they measured in a table.
 
     python -m arr_coc.harness scenes --out DIR --n 64                   # pictures and questions.json
     python -m arr_coc.harness task --folder DIR --out TASKS             # for lmms-eval --include_path TASKS
     python -m arr_coc.harness tsv --folder DIR --out local.tsv          # for VLMEvalKit
+    python -m arr_coc.harness table runs/stock runs/focused-20 --out table.md  # what lmms-eval measured
 
 docs/benchmarks.md says how to run the harnesses on them. The last stdout line is JSON.
 """
@@ -16,6 +17,7 @@ from typing import Any
 from arr_coc.commands import run_command
 from arr_coc.evaluate.vqa import SHORT, Folder
 from arr_coc.harness.drawn import write_scenes
+from arr_coc.harness.table import markdown
 from arr_coc.harness.task import write_task
 from arr_coc.harness.tsv import write_tsv
 from arr_coc.scenes.questions import KINDS
@@ -48,7 +50,9 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--skip-bad", action="store_true", help="leave out rows that cannot be asked"
         )
-    for one in (scenes, task, tsv):
+    table = commands.add_parser("table", help="what lmms-eval measured, side by side")
+    table.add_argument("folders", type=Path, nargs="+", help="--output_path of each look")
+    for one in (scenes, task, tsv, table):
         one.add_argument("--out", type=Path, required=True, help="to write")
     return p
 
@@ -77,10 +81,20 @@ def tsv(args: argparse.Namespace) -> dict[str, Any]:
     return {"questions": write_tsv(source_of(args), args.out)}
 
 
+def table(args: argparse.Namespace) -> dict[str, Any]:
+    """Write and show a table."""
+    text = markdown(args.folders)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(text, encoding="utf-8")
+    print(text)
+    return {"looks": [folder.name for folder in args.folders]}
+
+
 RUN: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "scenes": scenes,
     "task": task,
     "tsv": tsv,
+    "table": table,
 }
 
 
