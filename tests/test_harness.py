@@ -100,12 +100,15 @@ def test_looks_that_do_not_go_together_are_refused(settings, said):
 @pytest.mark.parametrize(
     ("look", "method"), [("stock", "stock"), ("focused", "arr-coc"), ("shrunk", "downsample")]
 )
-def test_an_answer_is_that_of_evaluate_whatever_instruction_follows(loaded, picture, look, method):
+def test_an_answer_is_that_of_evaluate_whatever_instruction_follows(
+    bundled, monkeypatch, picture, look, method
+):
+    monkeypatch.setattr(answering.ARRCOCQwen, "from_pretrained", lambda *_, **__: bundled)
     instruction = "\nAnswer with the number or the colour and nothing else at all."
     item = Item(Ref("a", 0), picture, QUESTION, "all", ("42",), instruction=instruction)
     pair = (method, 1.0 if method == "stock" else 0.2)
     (row,) = evaluate_rows.measure_items(
-        answering.ARRCOCQwen.from_pretrained(), {method: EVERY[method]()}, [item],
+        bundled, {method: EVERY[method]()}, [item],
         [frozenset({pair})], dataset="d", scoring="vqa", batch=1, max_new_tokens=12,
     )  # fmt: skip
     answerer = answering.Answerer(answering.Look(look, 0.2))
@@ -114,12 +117,13 @@ def test_an_answer_is_that_of_evaluate_whatever_instruction_follows(loaded, pict
 
 
 def test_where_to_look_is_decided_by_the_question_alone(tiny, picture):
-    text = QUESTION + SHORT
+    question = "Is the sun above the house?"
+    text = question + SHORT
     options = {"config": Config(share=0.2), "max_new_tokens": 1}
-    alone = tiny.generate(picture, QUESTION, text=text, **options).realization
+    alone = tiny.generate(picture, question, text=text, **options).realization
     whole = tiny.generate(picture, text, **options).realization
-    assert alone.question == QUESTION if hasattr(alone, "question") else True
-    assert alone.tensions != whole.tensions or not (alone.relevance == whole.relevance).all()
+    assert (alone.question, whole.question) == (question, text)
+    assert alone.tensions != whole.tensions  # "word" asks for fine detail
 
 
 def test_the_bundled_base_and_the_most_pixels_can_be_asked_for(loaded):
@@ -261,10 +265,10 @@ def test_drawn_scenes_are_a_folder_that_is_read_with_its_boxes(tmp_path, capsys)
         ["scenes", "--out", str(tmp_path / "s"), "--n", "6", "--kinds", "colour", "number"]
     )
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["kinds"] == {"colour": 3, "number": 3}
+    assert set(told["kinds"]) == {"colour", "number"} and sum(told["kinds"].values()) == 6
     source = Folder(tmp_path / "s")
     items = source.load([ref for block in source.blocks() for ref in block])
-    assert [item.kind for item in items].count("number") == 3
+    assert [item.kind for item in items].count("number") == told["kinds"]["number"] > 0
     assert all(item.boxes and item.image.size == (512, 512) for item in items)
     assert len({item.ref.picture for item in items}) == 6
     with pytest.raises(ValueError, match="holds questions.json already"):

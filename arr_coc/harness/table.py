@@ -1,4 +1,4 @@
-"""Table: what lmms-eval measured with several looks, side by side, with seconds and tokens beside scores."""
+"""Table: what lmms-eval measured with several looks, side by side, and what each score took."""
 
 import json
 from collections.abc import Sequence
