@@ -126,6 +126,11 @@ class Answerer:
             options["grid"] = self._shrunk_grid(image)
         return self.host.generate(image, question.question, use_arr_coc=False, **options)
 
+    def native_tokens(self, image: Image.Image) -> int:
+        """The visual tokens that the stock look takes for a picture."""
+        rows, columns = self.host.inputs.grid_of(as_read(image).size)
+        return rows * columns
+
     def _shrunk_grid(self, image: Image.Image) -> tuple[int, int]:
         """Rows and columns of visual tokens that the share allows."""
         grid = self.host.inputs.grid_of(image.size)
