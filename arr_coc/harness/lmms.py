@@ -64,7 +64,7 @@ class ARRCOC(lmms):
 
     def generate_until(self, requests: list[Instance]) -> list[GenerationResult]:
         """A greedy answer to each request, in their order; what they took goes into `throughput`."""
-        results, measured = [], []
+        results, measured, native = [], [], 0
         for request in tqdm(requests, desc="arr_coc", disable=self.rank != 0):
             _, messages_of, options, doc_id, task, split = request.args
             question, image = self._asked(
@@ -72,10 +72,11 @@ class ARRCOC(lmms):
             )
             answer = self.answerer(image, question, options.get("max_new_tokens", MAX_NEW_TOKENS))
             measured.append(answer.measures)
+            native += self.answerer.native_tokens(image)
             counts = TokenCounts(output_tokens=answer.measures.new_tokens)
             results.append(GenerationResult(ended_at(answer.text, options.get("until")), counts))
         if measured:
-            told(measured)
+            told(measured, native)
         return results
 
     def _asked(self, messages_of: Any, doc: Any, where: str) -> tuple[Asked, Image.Image]:
@@ -94,8 +95,8 @@ class ARRCOC(lmms):
         raise NotImplementedError("arr_coc answers one question about one picture, in one round")
 
 
-def told(measured: list[Measures]) -> None:
-    """Give lmms-eval the seconds and the visual tokens, for its report."""
+def told(measured: list[Measures], native: int) -> None:
+    """Give lmms-eval the seconds and the visual tokens, of `native` in all, for its report."""
     tokens = sum(one.new_tokens for one in measured)
     seconds = sum(one.time_to_first_token + one.stages["decode"] for one in measured)
     log_metrics(
@@ -106,7 +107,7 @@ def told(measured: list[Measures]) -> None:
             "first_word_s": fmean(one.time_to_first_token for one in measured),
             "answer_s": seconds / len(measured),
             "visual_tokens": fmean(one.visual_tokens for one in measured),
-            "visual_share": fmean(one.visual_tokens / one.visual_tokens_full for one in measured),
+            "visual_share": sum(one.visual_tokens for one in measured) / native,
             "questions": len(measured),
         },
     )
