@@ -100,7 +100,7 @@ BELOW = {
         "qwen",
         "scenes",
     },
-    "hub": {"digests", "naming", "qwen", "service"},
+    "hub": {"config", "digests", "evaluate", "naming", "qwen", "service"},
     "serving": IDEA | {"commands", "environments", "qwen"},
     "harness": {
         "commands",
@@ -130,7 +130,7 @@ BELOW = {
 OWNERS = {
     "kornia": {"texture"},
     "matplotlib": {"homunculus", "evaluate.plots"},
-    "pyarrow": {"evaluate.store", "evaluate.summary"},
+    "pyarrow": {"evaluate.store", "evaluate.summary", "hub.questions"},
     "datasets": {"sets"},
     "transformers": {"qwen", "provenance", "pretrain", "train", "serving.processor"},
     "vllm": {"serving.plugin", "serving.processor", "serving.model"},
