@@ -4,7 +4,7 @@
     python -m arr_coc.hub push-model ORG/WEIGHTS --weights FOLDER --results results/NAME --tag v1.0 --yes
     python -m arr_coc.hub push-space ORG/SPACE --hardware t4 --weights ORG/WEIGHTS --revisions v1.0 --yes
     python -m arr_coc.hub push-results ORG/RESULTS --yes
-    python -m arr_coc.hub push-questions ORG/QUESTIONS --folder DIR --results results/NAME --licence NAME --yes
+    python -m arr_coc.hub push-questions ORG/NAME --folder DIR --results results/NAME --licence NAME --yes
     python -m arr_coc.hub push-base ORG/BASE --yes
 
 Without `--yes` nothing is sent and no network is used: the exact list of files and sizes is printed.

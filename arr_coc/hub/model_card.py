@@ -99,8 +99,8 @@ likely to be.
 Relevance realization is John Vervaeke's name for how a mind leaves out nearly everything and so can act
 (Vervaeke, Lillicrap and Richards, 2012): no rule says what is relevant, it settles between opposed
 tendencies. The three tensions below, and the names for ways of knowing, are his; what they compute here is
-this project's. That a picture can be a budget of tokens to compress is the *contexts optical compression* of
-DeepSeek-OCR (2025).
+this project's. That a picture can be a budget of tokens to compress is the *contexts optical compression*
+of DeepSeek-OCR (2025).
 """
 
 
