@@ -21,7 +21,7 @@ from hub_server import TOKEN, USER, Hub
 
 from arr_coc.qwen.loading import BUNDLED_BASE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = 4
@@ -126,7 +126,7 @@ def test_the_card_of_the_weights_says_what_went_in_and_its_snippet_runs(publishe
     # The package is installed for whoever followed the card; here it is the one under test.
     out = run("python snippet.py", tmp_path, env | {"PYTHONPATH": str(ROOT)})
     question, full, focused = out.strip().splitlines()[-3:]
-    assert question.endswith("?") and int(full.split()[-1]) > int(focused.split()[-1]) > 0
+    assert question and int(full.split()[-1]) > int(focused.split()[-1]) > 0
 
 
 def test_the_page_that_the_space_holds_starts_on_its_recorded_card(published, tmp_path):
