@@ -16,8 +16,7 @@ from arr_coc.peers.methods import METHODS
 from arr_coc.qwen import attention, mattering
 from arr_coc.qwen.layers import embedded, run_layers
 from arr_coc.service import comparing
-from arr_coc.train import data as train_data
-from arr_coc.train import frozen
+from arr_coc.train import drawn, frozen
 from arr_coc.train.learner import Learner
 from arr_coc.train.trainer import Guard
 
@@ -173,7 +172,7 @@ def test_queries_are_scaled_before_they_meet_keys(picture):
 
 @pytest.fixture
 def samples():
-    scene = train_data.SceneSamples(500_000_002, 40, 2)[33]
+    scene = drawn.SceneSamples(500_000_002, 40, 2)[33]
     return [replace(scene, image=scene.image.resize((128, 128)))]
 
 
