@@ -52,7 +52,7 @@ class ModelHandlers:
         self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds of comparisons
 
     def run(self, request: Request) -> Iterator[tuple[str, Any]]:
-        """The records of one request, noted where it is wished; how long a comparison took is remembered."""
+        """The records of one request, noted where it is wished; a comparison's seconds are remembered."""
         begun = time.monotonic()
         for kind, value in journal.noted(self.on_gpu(request), request):
             if kind == "result":  # the page reads no further
