@@ -136,7 +136,7 @@ LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source != "eas
 
 
 def at_most(views: Sequence[View], side: int | None) -> tuple[View, ...]:
-    """The views with pictures of at most `side` pixels a side: larger ones are drawn smaller. None: as they are.
+    """The views with pictures of at most `side` pixels a side, larger ones drawn smaller; None: as they are.
 
     Things keep their size in pixels, so that a smaller scene holds fewer: cheap lessons in what they are.
     """
