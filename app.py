@@ -26,7 +26,7 @@ from gradio.events import Dependency
 from starlette.middleware import Middleware
 
 from arr_coc.config import DEADLINE_S
-from arr_coc.page import changes, cost, frame, measured, parts, share, stamps
+from arr_coc.page import below, changes, cost, frame, measured, parts, share, stamps
 from arr_coc.page.api import Endpoints
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
@@ -75,9 +75,9 @@ MODEL = ModelHandlers(LOCAL, LOADER, lambda request: run_on_gpu(request), lambda
 API = Endpoints(LOCAL, MODEL)
 
 
-def layout() -> Parts:
+def layout() -> tuple[Parts, below.Below]:
     """Everything that stands on the page, opened on the first card; nothing is wired yet."""
-    first = LOCAL.opened(0 if LOCAL.examples else None)
+    under, first = {}, LOCAL.opened(0 if LOCAL.examples else None)
     named = parts.states()
     with gr.Column(elem_id="arr-page"):
         named["header"] = show(frame.header(frame.badge_loading(bool(first.shown))))
@@ -89,6 +89,7 @@ def layout() -> Parts:
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
                 named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
                 named |= parts.answer_side(first)
+        under |= below.you_first()
         named |= parts.reasons(first)
         named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
         if LOCAL.bundled:
@@ -112,15 +113,16 @@ def layout() -> Parts:
         named["imposed"] = gr.Textbox(visible="hidden", elem_id="arr-imposed")
         named["run"] = gr.Textbox(visible="hidden", elem_id="arr-run")
         named["waking"] = gr.Timer(WAKING_S, active=False)
-    return Parts(**named)
+    return Parts(**named), below.Below(**under)
 
 
-def wire(demo: gr.Blocks, page: Parts) -> None:
+def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     """What happens when: every event of the page and its handler."""
     long = [wire_comparing(page), wire_reasons(page)]
     wire_overtaking(page, long)  # before what brings the other picture or question
     wire_pictures(page)
     wire_settings(page)
+    below.wire_you(under, page, API.you, QUICK, {**GPU, **PRIVATE})
     opening = [*page.of(changes.Fresh), page.percent]
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
     opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
@@ -260,18 +262,22 @@ def wire_settings(page: Parts) -> None:
     )
 
 
-def endpoints() -> None:
+def endpoints(demo: gr.Blocks) -> None:
     """The API: these and no others."""
     for long in (API.compare, API.relevance, API.compare_with, API.relevance_with):
         gr.api(long, api_name=long.__name__, **GPU)
+    gr.api(API.you_first, api_name="you_first", **GPU)
+    # Of all endpoints this one alone can tell before the queue that it will refuse, and `gr.api` takes no
+    # validator: it goes to the function that was just made.
+    demo.fns[max(demo.fns)].validator = API.check_you_first
     gr.api(API.examples, api_name="examples", queue=False)
 
 
 def build() -> gr.Blocks:
     """The page and its API, not yet served."""
     with gr.Blocks(title=frame.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
-        wire(demo, layout())
-        endpoints()
+        wire(demo, *layout())
+        endpoints(demo)
     demo.queue(max_size=QUEUE_SIZE, api_open=False)
     return demo
 

@@ -124,11 +124,13 @@ OWNERS = {
     "vllm": {"serving.plugin", "serving.processor", "serving.model"},
     "gradio": {
         "page.api",
+        "page.below",
         "page.changes",
         "page.local_handlers",
         "page.model_handlers",
         "page.parts",
         "page.refusals",
+        "page.you_handlers",
     },
     "spaces": set(),
 }

@@ -11,12 +11,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from arr_coc.config import NEW_TOKENS, Config
+from arr_coc.components import context_for
+from arr_coc.config import NEW_TOKENS, Config, glance_tokens
 from arr_coc.qwen.answer import without_state
 from arr_coc.qwen.batch import answer_batch
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.host import QwenHost
-from arr_coc.qwen.inputs import Ask
+from arr_coc.qwen.inputs import Ask, glance_grid
 from arr_coc.qwen.mattering import prefixes, said_with
 from arr_coc.qwen.rounds import cells_at
 from arr_coc.realizing import Realization, Realizer
@@ -115,6 +116,13 @@ def _contest(
         for index, answer, gives in zip(orders, answers, same.split([len(b) for b in begun]))
     ]
     return Contest(without_state(realization), full.text, nothing.text, *spent)
+
+
+def glance_seen(host: QwenHost, image: Image.Image, budget: int) -> Image.Image:
+    """The picture shrunk as the glance of such a decision sees it, RGB."""
+    grid, config = host.inputs.grid_of(image.size), Config(budget=budget, glance=GLANCE)
+    tokens = glance_tokens(grid, context_for(config, host.policy(config)))
+    return host.resized(image.convert("RGB"), glance_grid(grid, tokens)).image
 
 
 def tokens_at(host: QwenHost, ask: Ask, realization: Realization, index: Tensor) -> TokenSet:

@@ -109,6 +109,19 @@ def weights_source(origin: "Origin | None") -> Source | None:
     return Source(name=origin.name, revision=origin.revision or "", commit=origin.commit or "")
 
 
+def made_by(model: Any, origin: "Origin | None" = None) -> dict[str, Any]:
+    """What says of an answer which model gave it, by name; `origin` is of the weights that decided."""
+    name = str(model.name)
+    return {
+        "model": name,
+        "base": Source(name=name, revision="", commit=getattr(model, "revision", None) or ""),
+        "weights": weights_source(origin),
+        "notices": [naming.without_folders(said) for said in getattr(model, "notices", ())],
+        "bundled": bool(model.is_bundled),
+        "device": str(model.device),
+    }
+
+
 def result_of(
     model: Any,
     question: str,
@@ -124,14 +137,7 @@ def result_of(
         ratio = round(full["time_to_first_token_s"] / focused["time_to_first_token_s"], 3)
     return ComparisonResult(
         question=question,
-        model=str(model.name),
-        base=Source(
-            name=str(model.name), revision="", commit=getattr(model, "revision", None) or ""
-        ),
-        weights=weights_source(origin),
-        notices=[naming.without_folders(said) for said in getattr(model, "notices", ())],
-        bundled=bool(model.is_bundled),
-        device=str(model.device),
+        **made_by(model, origin),
         full=full,
         focused=focused,
         shrunk=shrunk,

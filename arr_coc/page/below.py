@@ -1,0 +1,58 @@
+"""Page below: the components of what opens below the first screen, and `app.py`'s wiring of them.
+
+Nothing of a section is made before it is opened.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+from gradio.events import Dependency
+
+from arr_coc.page import results, you
+from arr_coc.page.changes import Played
+from arr_coc.page.parts import Parts, show
+from arr_coc.page.refusals import spoken
+from arr_coc.page.you_handlers import YouHandlers
+
+AGAIN_JS = "() => { window.arrYou.again(); }"
+FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
+
+
+@dataclass(frozen=True)
+class Below:
+    """The components, by the names that `changes` speaks of."""
+
+    you_first: gr.Accordion
+    you: gr.HTML
+    you_said: gr.HTML
+    playing: gr.State  # a `you.Round`
+
+
+def you_first() -> dict[str, Any]:
+    """ "You first", closed and empty."""
+    named = {"playing": gr.State(time_to_live=3600)}
+    with gr.Accordion(you.TITLE, open=False, elem_id="arr-you-first") as named["you_first"]:
+        named["you"] = show(js_on_load=you.SCRIPT, elem_id="arr-you")
+        named["you_said"] = show(spoken(), elem_id="arr-you-said")
+    return named
+
+
+def wire_you(
+    below: Below, page: Parts, handlers: YouHandlers, quick: dict[str, Any], gpu: dict[str, Any]
+) -> Dependency:
+    """The section's events; `quick` and `gpu` are how events run. Returns the model's run."""
+    played = [getattr(below, name) for name in Played._fields]
+    below.you_first.expand(handlers.on_open, below.playing, played, **quick)
+    below.you.select(
+        handlers.on_round,
+        inputs_kwargs=page.named("picture", "question", "chosen", "drawn"),
+        outputs=played,
+        **quick,
+    ).then(None, None, None, js=AGAIN_JS, **quick)
+    below.you.submit(handlers.on_waiting, None, below.you_said, **quick)
+    running = below.you.submit(handlers.on_spent, below.playing, played, **gpu)
+    running.failure(None, None, below.you_said, js=FULL_JS, **quick)
+    running.then(None, None, None, js=AGAIN_JS, **quick)
+    return running
