@@ -123,7 +123,8 @@ def _share(question: str, contest: Contest) -> str:
     text = escaped(boast(question, contest))
     return (
         '<div class="arr-snippet arr-you-share"><span>Share</span>'
-        f'<code role="group" tabindex="0" aria-label="Your score to share" data-boast="{text}">{text}</code>'
+        '<code role="group" tabindex="0" aria-label="Your score to share" '
+        f'data-boast="{text}">{text}</code>'
         '<button type="button" class="arr-button" data-you="copy">Copy</button></div>'
         '<p class="arr-said" role="status"></p>'
     )
@@ -160,6 +161,6 @@ def _buttons(spent: bool) -> str:
     )
     return (
         f'<p class="arr-saves">{first}<button type="button" class="arr-button" data-you="new">Another '
-        'picture</button><button type="button" class="arr-button" data-you="above">The picture and question '
-        "above</button></p>"
+        'picture</button><button type="button" class="arr-button" data-you="above">The picture and '
+        "question above</button></p>"
     )

@@ -37,7 +37,12 @@ class YouHandlers:
     # --- the API ---
 
     def refused(self, image: Any, question: Any, cells: Any) -> str:
-        """Why such a request may not enter the queue, in a sentence; "" where it may."""
+        """Why such a request may not enter the queue, in a sentence; "" where it may.
+
+        Before the model is there nobody knows the picture's grid: it is checked in the queue then.
+        """
+        if self.model.loader.model is None:
+            return ""
         try:
             self._given(image, question, cells)
         except Exception as error:  # whatever it is, it is said in a sentence
@@ -53,7 +58,7 @@ class YouHandlers:
 
     def _given(self, image: Any, question: Any, cells: Any) -> Request:
         source = source_of(image, get_upload_folder())
-        return choosing.check(self.model.loader.get(PATIENCE_S), source, question, cells)
+        return choosing.check(self.model.loader.get(), source, question, cells)
 
     def _contest(self, request: Request) -> Contest:
         *_, (kind, value) = self.model.run(request)

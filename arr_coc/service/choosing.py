@@ -113,7 +113,7 @@ def describe_contest(
     budget: int,
     origin: "Origin | None" = None,
 ) -> Contest:
-    """Ask a model; arguments and errors as `qwen.choosing.contest`, `origin` that of the deciding weights."""
+    """Ask a model; arguments and errors as `qwen.choosing.contest`; `origin` is of the deciding weights."""
     from arr_coc.qwen.choosing import contest
 
     found = contest(model, image, question, places, budget)
