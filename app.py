@@ -103,6 +103,7 @@ def layout() -> tuple[Parts, below.Below]:
         ]:
             named["drawn_figures"] = show()
         named["links"] = show(first.links, js_on_load=share.SCRIPT, elem_id="arr-links")
+        under |= below.address()
         if LOCAL.on_space:
             gr.DuplicateButton(size="sm")
         named |= parts.settings()
@@ -119,11 +120,14 @@ def layout() -> tuple[Parts, below.Below]:
 def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     """What happens when: every event of the page and its handler."""
     long = [wire_comparing(page), wire_reasons(page)]
-    wire_overtaking(page, long)  # before what brings the other picture or question
+    wire_overtaking(
+        page, long, under.address.select
+    )  # before what brings the other picture or question
     wire_pictures(page)
     wire_settings(page)
     below.wire_you(under, page, API.you, QUICK, {**GPU, **PRIVATE})
     opening = [*page.of(changes.Fresh), page.percent]
+    under.address.select(LOCAL.on_address, None, opening, **QUICK)
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
     opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
     ready = page.of(changes.Ready)
@@ -164,13 +168,15 @@ def wire_comparing(page: Parts) -> Dependency:
     return running
 
 
-def wire_overtaking(page: Parts, long: list[Dependency]) -> None:
+def wire_overtaking(page: Parts, long: list[Dependency], back: Any) -> None:
     """What ends the run that is open, and lets nothing of it arrive any more; `long` are cancelled.
+
+    `back` is the event of an address that was gone back to.
 
     A sign or a picture of one's own may be refused: it ends a run only once it is there (`state.js`).
     """
     picked = [page.cards.select, page.look.select, page.chips.click]
-    overtaking = [*picked, page.draw.click, page.chips.select, page.stop.click]
+    overtaking = [*picked, back, page.draw.click, page.chips.select, page.stop.click]
     gr.on(overtaking, None, page.answers, [page.answers, page.go], js=parts.OVER_JS, **QUICK)
     gr.on(
         overtaking,

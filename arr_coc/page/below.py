@@ -5,6 +5,7 @@ Nothing of a section is made before it is opened.
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -16,6 +17,7 @@ from arr_coc.page.parts import Parts, show
 from arr_coc.page.refusals import spoken
 from arr_coc.page.you_handlers import YouHandlers
 
+ADDRESS = (Path(__file__).parent / "address.js").read_text(encoding="utf-8")
 AGAIN_JS = "() => { window.arrYou.again(); }"
 FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
 
@@ -24,10 +26,16 @@ FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
 class Below:
     """The components, by the names that `changes` speaks of."""
 
+    address: gr.HTML  # `address.js`
     you_first: gr.Accordion
     you: gr.HTML
     you_said: gr.HTML
     playing: gr.State  # a `you.Round`
+
+
+def address() -> dict[str, Any]:
+    """Nothing to see: the browser's address follows the page."""
+    return {"address": show(js_on_load=f"{ADDRESS}\narrAddress(element, trigger);\n")}
 
 
 def you_first() -> dict[str, Any]:
@@ -44,7 +52,7 @@ def wire_you(
 ) -> Dependency:
     """The section's events; `quick` and `gpu` are how events run. Returns the model's run."""
     played = [getattr(below, name) for name in Played._fields]
-    below.you_first.expand(handlers.on_open, below.playing, played, **quick)
+    below.you_first.expand(handlers.on_unfold, below.playing, played, **quick)
     below.you.select(
         handlers.on_round,
         inputs_kwargs=page.named("picture", "question", "chosen", "drawn"),

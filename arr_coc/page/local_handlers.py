@@ -5,9 +5,10 @@ place in the queue.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
@@ -29,6 +30,7 @@ from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import BY_SHARE, PERCENT, tension_words
 from arr_coc.service import comparing, intake
 
+LONGEST_QUERY = 8000  # characters; a question takes up to nine for each of its own
 MORE = 2  # times as many tokens for another look
 NOT_KEPT = "This comparison is not kept any more: press Compare first."
 NOTHING_TO_SAVE = "There is no comparison to save yet: press Compare."
@@ -109,7 +111,16 @@ class LocalHandlers(Cards):
 
         Returns the changes, and after them the percentage.
         """
-        wish = frame.wish(request.query_params if request else {}, self.examples, PERCENT)
+        return self._asked_for(request.query_params if request else {})
+
+    def on_address(self, event: gr.EventData) -> tuple:
+        """Back or forward in the browser: the page as that address opens it; returned as by `on_open`."""
+        query = _sent(event, "query")
+        known = isinstance(query, str) and len(query) <= LONGEST_QUERY
+        return self._asked_for(dict(parse_qsl(query.removeprefix("?"))) if known else {})
+
+    def _asked_for(self, parameters: Mapping[str, str]) -> tuple:
+        wish = frame.wish(parameters, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
 
     def on_budget(self, shown: Shown | None, chosen: Any, question: Any, percent: Any) -> Budgeted:

@@ -68,7 +68,7 @@ class YouHandlers:
 
     # --- the page ---
 
-    def on_open(self, playing: you.Round | None) -> Played:
+    def on_unfold(self, playing: you.Round | None) -> Played:
         """The section was opened: a picture to begin with, unless one is being played."""
         return Played() if playing else self._begun(self._drawn)
 
