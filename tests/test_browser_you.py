@@ -1,10 +1,13 @@
-"""Below the first screen in a real browser: You first."""
+"""You first and what is made to be shared, in a real browser."""
 
 import json
+from urllib.parse import parse_qs, urlparse
 
 import pytest
+from app_server import server
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
-from test_browser import BOX, DESK, PHONE, Axe, visit, watched
+from test_browser import BOX, CARD, DESK, NARROW_CARD, PHONE, Axe, visit, watched
 
 from tests import setup
 
@@ -136,3 +139,93 @@ def test_a_thumb_has_room_on_a_phone(chromium):
         tab.locator(".arr-you-cells").tap(position={"x": box["width"] / 2, "y": 20})
         expect(tab.locator(".arr-you-mark")).to_have_count(1)
         assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def address(tab):
+    """What of the address is ours."""
+    sent = parse_qs(urlparse(tab.url).query)
+    return {name: value for name, (value,) in sent.items() if name.startswith("arr_")}
+
+
+def expect_address(tab, **wanted):
+    tab.wait_for_function(
+        "(wanted) => { const sent = new URLSearchParams(location.search);"
+        "return Object.entries(wanted).every(([name, value]) => sent.get(name) === value); }",
+        arg={f"arr_{name}": value for name, value in wanted.items()},
+    )
+
+
+def test_the_address_follows_and_back_works(tab):
+    visit(tab)
+    assert address(tab) == {}  # as it was opened
+    first = tab.locator(BOX).input_value()
+    tab.locator(".arr-card").nth(1).click()
+    expect(tab.locator(".arr-card").nth(1)).to_have_attribute("aria-pressed", "true")
+    card = tab.locator(".arr-card").nth(1).get_attribute("data-card")
+    expect_address(tab, example=card, q=tab.locator(BOX).input_value(), budget="20")
+    tab.locator(BOX).fill(EVIL)
+    tab.locator("#arr-budget input[type=range]").focus()
+    expect_address(tab, q=EVIL)
+    tab.go_back()
+    expect(tab.locator(BOX)).not_to_have_value(EVIL)
+    expect(tab.locator(".arr-card").nth(1)).to_have_attribute("aria-pressed", "true")
+    tab.go_back()
+    expect(tab.locator(BOX)).to_have_value(first)
+    expect(tab.locator(".arr-card").nth(0)).to_have_attribute("aria-pressed", "true")
+    tab.go_forward()
+    expect(tab.locator(".arr-card").nth(1)).to_have_attribute("aria-pressed", "true")
+    expect_address(tab, example=card)
+    assert tab.title() == "ARR-COC-VIS"
+
+
+def test_an_opened_link_keeps_its_address(tab):
+    visit(tab, "?arr_example=2&__theme=dark")
+    tab.wait_for_timeout(500)
+    assert tab.url.endswith("?arr_example=2&__theme=dark")
+    tab.locator(".arr-card").nth(0).click()
+    expect_address(tab, example="0")
+    assert "__theme=dark" in tab.url
+
+
+def test_within_the_hub_its_own_address_follows_without_the_frame_s_secrets(chromium):
+    with watched(chromium, viewport=DESK) as tab:
+        frame = (
+            f'<iframe src="{server().url}?__sign=secret" style="width:100%;height:700px"></iframe>'
+        )
+        body = (
+            f"<!doctype html>{frame}<script>window.told = [];"
+            "addEventListener('message', (event) => event.data.queryString && told.push(event.data));"
+            "</script>"
+        )
+        hub = "https://huggingface.co/spaces/a/b"
+        tab.route(hub, lambda route: route.fulfill(body=body, content_type="text/html"))
+        tab.goto(hub)
+        inner = tab.frame_locator("iframe")
+        expect(inner.locator(".arr-badge")).to_have_count(3, timeout=120_000)
+        inner.locator(".arr-card").nth(1).click()
+        tab.wait_for_function("told.length > 0")
+        (told,) = tab.evaluate("told")
+        sent = parse_qs(told["queryString"])
+        assert set(sent) == {"arr_example", "arr_q", "arr_budget"}
+
+
+def test_homunculus_and_film_are_saved(tab, tmp_path):
+    visit(tab)
+    for kind, name in (("sized", "arr-coc-homunculus.png"), ("gif", "arr-coc.gif")):
+        with tab.expect_download() as download:
+            tab.locator(f"[data-save={kind}]").click()
+        assert download.value.suggested_filename == name
+        download.value.save_as(tmp_path / name)
+    with Image.open(tmp_path / "arr-coc.gif") as film:
+        assert film.n_frames > 10
+    assert (tmp_path / "arr-coc.gif").stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize("size", [CARD, NARROW_CARD], ids=["wide", "phone"])
+def test_the_card_view_has_no_scroll_bar_of_its_own(chromium, size):
+    with watched(chromium, viewport=size) as tab:
+        visit(tab, "?arr_view=card")
+        expect(tab.locator(".arr-answer .arr-text")).to_have_count(3)
+        for side, room in (("Height", size["height"]), ("Width", size["width"])):
+            assert tab.evaluate(f"document.documentElement.scroll{side}") <= room
+        expect(tab.locator(SECTION)).to_be_hidden()
