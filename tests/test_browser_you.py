@@ -229,3 +229,16 @@ def test_the_card_view_has_no_scroll_bar_of_its_own(chromium, size):
         for side, room in (("Height", size["height"]), ("Width", size["width"])):
             assert tab.evaluate(f"document.documentElement.scroll{side}") <= room
         expect(tab.locator(SECTION)).to_be_hidden()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_results_are_one_chart_and_five_rows(chromium, size):
+    with watched(chromium, viewport=size) as tab:
+        visit(tab)
+        place = tab.locator("#arr-results")
+        expect(place.get_by_role("img", name="Right answers against")).to_be_visible()
+        expect(place.locator(".arr-chart-rows tbody tr")).to_have_count(5)
+        expect(place.locator("table:visible")).to_have_count(1)  # the rest is folded
+        expect(place).to_contain_text("The answers are those of the small bundled model")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert serious(tab, "#arr-results") == []

@@ -20,7 +20,7 @@ from PIL import Image
 
 from arr_coc.service import intake, journal
 
-STYLES = ("page.css", "you.css")
+STYLES = ("page.css", "you.css", "chart.css")
 CSS = "".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in STYLES)
 # Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
 CARDS_JS = """
