@@ -35,7 +35,8 @@ class Below:
 
 def address() -> dict[str, Any]:
     """Nothing to see: the browser's address follows the page."""
-    return {"address": show(js_on_load=f"{ADDRESS}\narrAddress(element, trigger);\n")}
+    script = f"{ADDRESS}\narrAddress(element, trigger);\n"
+    return {"address": show(js_on_load=script, elem_id="arr-address")}
 
 
 def you_first() -> dict[str, Any]:
