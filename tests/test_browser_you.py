@@ -198,7 +198,9 @@ def test_within_the_hub_its_own_address_follows_without_the_frame_s_secrets(chro
             "</script>"
         )
         hub = "https://huggingface.co/spaces/a/b"
-        tab.context.grant_permissions(["local-network-access"])  # the frame's server is this machine
+        tab.context.grant_permissions(
+            ["local-network-access"]
+        )  # the frame's server is this machine
         tab.route(hub, lambda route: route.fulfill(body=body, content_type="text/html"))
         tab.goto(hub)
         inner = tab.frame_locator("iframe")

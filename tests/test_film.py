@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from test_viewer import shown  # noqa: F401  (a fixture)
+from test_viewer import result, shown  # noqa: F401  (fixtures)
 
 from arr_coc.page import film, frame, share, viewer, warping
 
@@ -55,8 +55,8 @@ def test_without_a_decision_there_is_a_sentence(shown):  # noqa: F811
 def test_a_bent_picture_gives_a_place_the_area_of_its_tokens(shown):  # noqa: F811
     picture = Image.new("RGB", (160, 120), "blue")
     picture.paste("red", (0, 0, 80, 60))
-    density = np.full((2, 2), 1.0)
-    density[0, 0] = 9.0
+    density = np.ones((8, 8))
+    density[:4, :4] = 9.0
     bent = np.asarray(warping.bent(picture, density))
     assert bent.shape == (120, 160, 3)
     assert 0.6 < (bent[..., 0] > 127).mean() < 0.85  # 9 of 12 tokens, where a quarter was before

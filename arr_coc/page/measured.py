@@ -118,8 +118,8 @@ def made_of(summary: dict[str, Any], identity: Identity | None) -> str:
     commit = summary.get("commit") or "unknown"
     n = sum(kind["n"] for kind in summary.get("kinds", []) if kind.get("counts"))
     return (
-        f"The answers are those of {base} {with_weights} to {n:,} questions of {summary['what']}, measured "
-        f"{summary['date']}, commit {commit}."
+        f"The answers are those of {base} {with_weights} to {n:,} questions ({summary['what']}), "
+        f"measured {summary['date']}, commit {commit}."
     )
 
 
