@@ -29,6 +29,7 @@ from arr_coc.config import DEADLINE_S
 from arr_coc.page import below, changes, cost, frame, measured, parts, share, stamps
 from arr_coc.page.api import Endpoints
 from arr_coc.page.local_handlers import LocalHandlers
+from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.preview import Preview
@@ -72,7 +73,7 @@ def run_on_gpu(request: comparing.Request) -> Iterator[tuple[str, Any]]:
 IDENTITY = identity_to_come()
 LOCAL = LocalHandlers(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 MODEL = ModelHandlers(LOCAL, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
-API = Endpoints(LOCAL, MODEL)
+API, MATTER = Endpoints(LOCAL, MODEL), MatterHandlers(MODEL)
 
 
 def layout() -> tuple[Parts, below.Below]:
@@ -86,6 +87,7 @@ def layout() -> tuple[Parts, below.Below]:
             with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
                 card = LOCAL.examples[0].path if LOCAL.examples else None
                 named |= parts.picture_side(first.look, card)
+                under |= below.matter()
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
                 named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
                 named |= parts.answer_side(first)
@@ -120,6 +122,7 @@ def layout() -> tuple[Parts, below.Below]:
 def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     """What happens when: every event of the page and its handler."""
     long = [wire_comparing(page), wire_reasons(page)]
+    long.append(below.wire_matter(under, page, MATTER, QUICK, {**GPU, **PRIVATE}))
     wire_overtaking(
         page, long, under.address.select
     )  # before what brings the other picture or question

@@ -403,7 +403,8 @@ def test_a_space_is_made_filled_and_waited_for(there, capsys, monkeypatch):
     repo = there.repos["spaces", SPACE]
     assert set(there.sent()) == set(listed(out)) == set(repo.commits[repo.main])
     assert b"torch==2.11.0\n" in repo.commits[repo.main]["requirements.txt"]
-    assert repo.commits[repo.main]["README.md"] == (ROOT / "README.md").read_bytes()
+    readme = hub_files.with_thumbnail((ROOT / "README.md").read_text(), SPACE)
+    assert repo.commits[repo.main]["README.md"] == readme.encode()
     assert repo.variables == {
         "ARR_COC_BASE": "Qwen/Qwen3-VL-2B-Instruct",
         "ARR_COC_WEIGHTS": WEIGHTS,

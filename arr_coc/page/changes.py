@@ -104,6 +104,14 @@ class Played(NamedTuple):
     you_said: Any = UNCHANGED
 
 
+class Weighed(NamedTuple):
+    """What mattered of the comparison on the page was asked, or why it was not."""
+
+    look: Any = UNCHANGED
+    shown: Any = UNCHANGED
+    said_matter: Any = UNCHANGED
+
+
 class Ready(NamedTuple):
     """The model is there, is still to come (then `waking` asks again), or will not come."""
 

@@ -16,9 +16,9 @@ from arr_coc.page import you
 from arr_coc.page.changes import UNCHANGED, Played
 from arr_coc.page.drawn import all_kinds, good_kinds, new_picture
 from arr_coc.page.model_handlers import PATIENCE_S, ModelHandlers
-from arr_coc.page.refusals import refusal, spoken
+from arr_coc.page.refusals import refusal, sentence_of, spoken
 from arr_coc.page.visit import Visit
-from arr_coc.service import choosing, errors, intake
+from arr_coc.service import choosing, intake
 from arr_coc.service.choosing import Contest
 from arr_coc.service.comparing import Request
 from arr_coc.service.uploads import source_of
@@ -87,7 +87,7 @@ class YouHandlers:
                 glance, grid = choosing.glance_of(host, image)
                 return Played(you.opened(playing, glance, grid, image.size), playing, spoken())
         except Exception as error:  # whatever it is, it is said in a sentence
-            return Played(you_said=_sentence(error))
+            return Played(you_said=sentence_of(error))
 
     def _drawn(self) -> you.Round:
         bundled = self.model.loader.get(PATIENCE_S).is_bundled
@@ -118,12 +118,7 @@ class YouHandlers:
             glance, _ = choosing.glance_of(host, request.image)
             return Played(you.played(playing, request.image, glance, contest), UNCHANGED, spoken())
         except Exception as error:  # whatever it is, it is said in a sentence
-            return Played(you_said=_sentence(error))
-
-
-def _sentence(error: Exception) -> str:
-    refusal(error)  # notes in the log what was not to be expected
-    return spoken(errors.plainly(error))
+            return Played(you_said=sentence_of(error))
 
 
 def _png(image: Image.Image) -> bytes:
