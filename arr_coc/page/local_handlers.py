@@ -107,19 +107,15 @@ class LocalHandlers(Cards):
         return self.opened(chosen) if self.example_of(chosen) else Fresh()
 
     def on_open(self, request: gr.Request) -> tuple:
-        """Fill in what a link asks for (`arr_example`, `arr_q`, `arr_budget` in percent); never run.
-
-        Returns the changes, and after them the percentage.
-        """
+        """The page as a link opens it."""
         return self._asked_for(request.query_params if request else {})
 
     def on_address(self, event: gr.EventData) -> tuple:
-        """Back or forward in the browser: the page as that address opens it; returned as by `on_open`."""
-        query = _sent(event, "query")
-        known = isinstance(query, str) and len(query) <= LONGEST_QUERY
-        return self._asked_for(dict(parse_qsl(query.removeprefix("?"))) if known else {})
+        """Back or forward in the browser: the page as that address opens it."""
+        return self._asked_for(_parameters(_sent(event, "query")))
 
     def _asked_for(self, parameters: Mapping[str, str]) -> tuple:
+        """What a link fills in (`arr_example`, `arr_q`, `arr_budget` in percent), and its percentage."""
         wish = frame.wish(parameters, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
 
@@ -244,6 +240,12 @@ class LocalHandlers(Cards):
             return UNCHANGED
         known = type(percent) in (int, float) and 5 <= percent <= 100
         return share.section(chosen, question, round(percent) if known else PERCENT, self.on_space)
+
+
+def _parameters(query: Any) -> dict[str, str]:
+    """What an address asks for; nothing where it is none."""
+    known = isinstance(query, str) and len(query) <= LONGEST_QUERY
+    return dict(parse_qsl(query.removeprefix("?"))) if known else {}
 
 
 def _sent(event: gr.EventData, name: str) -> Any:

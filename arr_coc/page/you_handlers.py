@@ -6,6 +6,7 @@ has type `Any` and is checked: it may be anything.
 
 import html
 import io
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -18,7 +19,7 @@ from arr_coc.page.drawn import all_kinds, good_kinds, new_picture
 from arr_coc.page.model_handlers import PATIENCE_S, ModelHandlers
 from arr_coc.page.refusals import refusal, sentence_of, spoken
 from arr_coc.page.visit import Visit
-from arr_coc.service import choosing, intake
+from arr_coc.service import choosing, comparing, intake
 from arr_coc.service.choosing import Contest
 from arr_coc.service.comparing import Request
 from arr_coc.service.uploads import source_of
@@ -26,6 +27,19 @@ from arr_coc.service.uploads import source_of
 # Kinds of question whose answer is a small thing: where to look matters.
 SMALL = ("number", "word", "price", "cheapest", "emblem_colour", "chart_value")
 NO_ROUND = "There is no picture to spend tokens on any more: take another one."
+
+
+def request_of(host: Any, source: Any, question: Any, cells: Any) -> Request:
+    """The checked request for a contest; it needs the model for the picture's grid, and runs nothing.
+
+    Raises:
+        IntakeError: with one sentence that names what was given and what is allowed.
+    """
+    request = comparing.check(source, question)
+    grid = host.inputs.grid_of(request.image.size)
+    budget = min(choosing.BUDGET, grid[0] * grid[1])
+    places = choosing.check_places(cells, grid, budget)
+    return replace(request, config=replace(request.config, budget=budget), places=places)
 
 
 class YouHandlers:
@@ -58,7 +72,7 @@ class YouHandlers:
 
     def _given(self, image: Any, question: Any, cells: Any) -> Request:
         source = source_of(image, get_upload_folder())
-        return choosing.check(self.model.loader.get(), source, question, cells)
+        return request_of(self.model.loader.get(), source, question, cells)
 
     def _contest(self, request: Request) -> Contest:
         *_, (kind, value) = self.model.run(request)
@@ -113,7 +127,7 @@ class YouHandlers:
                 raise intake.IntakeError(NO_ROUND)
             places = event._data.get("places") if isinstance(event._data, dict) else None
             host = self.model.loader.get()
-            request = choosing.check(host, playing["picture"], playing["question"], places)
+            request = request_of(host, playing["picture"], playing["question"], places)
             contest = self._contest(request)
             glance, _ = choosing.glance_of(host, request.image)
             return Played(you.played(playing, request.image, glance, contest), UNCHANGED, spoken())

@@ -1,16 +1,11 @@
-"""Choosing: places that a person or a program chose, checked, and what came of them as plain values.
-
-`check` is the door: it needs the model for the picture's grid, and runs nothing.
-"""
+"""Choosing: places that a person or a program chose, checked, and what came of them as plain values."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from PIL import Image
 
-from arr_coc.service import comparing, intake
+from arr_coc.service import intake
 from arr_coc.service.looks import Source, made_by
 
 if TYPE_CHECKING:  # it loads torch
@@ -54,24 +49,6 @@ class Contest(TypedDict):
     notices: list[str]
     bundled: bool
     device: str
-
-
-def check(
-    model: Any, image_source: str | Path | bytes | Image.Image, question: str, places: Any
-) -> "comparing.Request":
-    """The checked request for a contest.
-
-    Raises:
-        IntakeError: with one sentence that names what was given and what is allowed.
-    """
-    request = comparing.check(image_source, question)
-    grid = model.inputs.grid_of(request.image.size)
-    budget = min(BUDGET, grid[0] * grid[1])
-    return replace(
-        request,
-        config=replace(request.config, budget=budget),
-        places=check_places(places, grid, budget),
-    )
 
 
 def check_places(given: Any, grid: tuple[int, int], budget: int) -> tuple[tuple[int, int], ...]:
