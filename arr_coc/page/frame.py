@@ -45,6 +45,20 @@ function arrHome(element) {
     return host ? `${host.trim().replace(/[/]+$/, '')}/` : location.origin + location.pathname;
 }
 """
+# Copies an element's text, or marks it where the browser does not allow that; says which it did.
+COPY_JS = """
+function arrCopy(text, said) {
+    const mark = () => {
+        const range = document.createRange();
+        range.selectNodeContents(text);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        said.textContent = 'Selected: copy it with your keyboard.';
+    };
+    if (!navigator.clipboard) return mark();
+    navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
+}
+"""
 TITLE = "ARR-COC-VIS"
 TAGLINE = "A vision model that spends its attention where your question needs it"
 LINE = "It reads the question, then decides where to look."

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from arr_coc.page import cost, viewer
 from arr_coc.page.board import Shown, board
 from arr_coc.page.film import gif
-from arr_coc.page.frame import CSS, HOME_JS, LINE, TITLE, escaped
+from arr_coc.page.frame import COPY_JS, CSS, HOME_JS, LINE, TITLE, escaped
 from arr_coc.page.post import homunculus_png, png
 
 FRAME = (700, 560)  # of the embedded card, pixels
@@ -30,20 +30,10 @@ fill();
 element.addEventListener('click', (event) => {
     const copy = event.target.closest('[data-copy]'), save = event.target.closest('[data-save]');
     if (save) trigger('select', {save: save.dataset.save});
-    if (!copy) return;
-    const text = element.querySelector(copy.dataset.copy), said = element.querySelector('.arr-said');
-    const mark = () => {
-        const range = document.createRange();
-        range.selectNodeContents(text);
-        getSelection().removeAllRanges();
-        getSelection().addRange(range);
-        said.textContent = 'Selected: copy it with your keyboard.';
-    };
-    if (!navigator.clipboard) return mark();
-    navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
+    if (copy) arrCopy(element.querySelector(copy.dataset.copy), element.querySelector('.arr-said'));
 });
 """
-SCRIPT = HOME_JS + _LINKS_JS
+SCRIPT = HOME_JS + COPY_JS + _LINKS_JS
 DOWNLOAD = """(file) => {
     if (!file) return;
     const refused = !file.includes('|data:'), said = document.querySelector('.arr-save-said');

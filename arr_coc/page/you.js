@@ -108,21 +108,9 @@ function arrYou(root, trigger) {
     });
   }
 
-  function copy() {
-    const text = find('.arr-you-share code'), said = find('.arr-said');
-    const mark = () => {
-      const range = document.createRange();
-      range.selectNodeContents(text);
-      getSelection().removeAllRanges();
-      getSelection().addRange(range);
-      said.textContent = 'Selected: copy it with your keyboard.';
-    };
-    if (!navigator.clipboard) return mark();
-    navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
-  }
   root.addEventListener('click', (event) => {
     const wanted = event.target.closest('[data-you]')?.dataset.you;
-    if (wanted === 'copy') copy();
+    if (wanted === 'copy') arrCopy(find('.arr-you-share code'), find('.arr-said'));
     else if (wanted === 'clear') {
       round.places = [];
       draw();

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from PIL import Image
 
 from arr_coc.service import intake
-from arr_coc.service.looks import Source, made_by
+from arr_coc.service.looks import MadeBy, made_by
 
 if TYPE_CHECKING:  # it loads torch
     from arr_coc.components import Origin
@@ -28,11 +28,11 @@ class Tried(TypedDict):
     needed: int | None
 
 
-class Contest(TypedDict):
+class Contest(MadeBy):
     """Given places against the model's own choice of `budget` places, of `grid` rows and columns.
 
-    `full` is the full look's answer, `nothing` the one from the question alone. `base`, `weights` and
-    `notices` as in a comparison; `glance_grid` is how many tokens both saw the whole picture in first.
+    `full` is the full look's answer, `nothing` the one from the question alone. `glance_grid` is how many
+    tokens both saw the whole picture in first.
     """
 
     question: str
@@ -43,12 +43,6 @@ class Contest(TypedDict):
     nothing: str
     given: Tried
     own: Tried
-    model: str
-    base: Source
-    weights: Source | None
-    notices: list[str]
-    bundled: bool
-    device: str
 
 
 def check_places(given: Any, grid: tuple[int, int], budget: int) -> tuple[tuple[int, int], ...]:
