@@ -65,6 +65,7 @@ def test_nothing_is_loaded_for_you_first_until_it_is_opened(tab):
     expect(tab.locator(STAGE)).to_be_visible()
 
 
+@pytest.mark.slow
 def test_tokens_are_spent_by_click_and_key_and_the_model_answers_from_them(tab):
     opened(tab)
     assert tab.locator(f"{STAGE} img").get_attribute("src").startswith("data:image/")

@@ -62,6 +62,7 @@ def test_the_tokens_do_not_know_what_the_decision_would_have_kept(bundled, asked
     assert all(map(torch.equal, given.deepstack, own.deepstack))
 
 
+@pytest.mark.slow
 def test_needed_is_the_shortest_beginning_that_says_what_the_full_look_says(bundled, asked):
     image, question, answer = asked
     found = choosing.contest(bundled, image, question, [[0, 0], [15, 15]], BUDGET)
