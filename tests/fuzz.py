@@ -172,6 +172,9 @@ def outcome_of(status: int, text: str) -> tuple[str, str]:
     """How a request ended, and the sentence where there was one."""
     if status in (DROPPED, 0):
         return ("dropped" if status == DROPPED else "silent"), ""
+    if status == 422 and '"validate"' in text:  # before the queue, one for each argument
+        said = [argument.get("message") for argument in _load(text)["detail"]]
+        return "sentence", " ".join(filter(None, said))
     if status not in (200, 500):
         return ("5xx" if status > 500 else "refused by the framework"), ""
     if "event: complete" in text:

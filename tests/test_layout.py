@@ -138,11 +138,13 @@ OWNERS = {
     "vlmeval": {"harness.vlmeval"},
     "gradio": {
         "page.api",
+        "page.below",
         "page.changes",
         "page.local_handlers",
         "page.model_handlers",
         "page.parts",
         "page.refusals",
+        "page.you_handlers",
     },
     "spaces": set(),
 }

@@ -188,7 +188,7 @@ def push_space(settings: PushSpace) -> dict[str, Any]:
         if value and (Path(value).exists() or loading.looks_like_path(value)):
             raise Refused(f"--{name} {value} is a folder of this machine, expected a Hub id")
     hardware, flavor = settings.hardware, FLAVOR[settings.hardware]
-    files = hub_files.space_files(hardware, own_data=settings.own_data)
+    files = hub_files.space_files(hardware, own_data=settings.own_data, repo_id=settings.repo)
     print(f"hardware {flavor}, torch {hub_files.TORCH[hardware]}")
     for name, value in variables(settings).items():
         print(f"variable {name}={value}" if value else f"variable {name} removed")

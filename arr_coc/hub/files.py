@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import hf_hub_url
+
 from arr_coc import naming
 from arr_coc.hub import cards, private
 from arr_coc.hub.model_card import model_card
@@ -33,6 +35,7 @@ RESULTS = "results"
 BASE = ("README.md", "*.json", "*.jinja", "*.txt", "*.model", "*.safetensors")
 HANDLER, NEEDS = "handler.py", "requirements.txt"  # of a model repo, for Inference Endpoints
 SPACE_NAME = "arr-coc-vis"  # how docs/publishing.md calls a Space
+THUMBNAIL = "docs/page.png"
 SPACE_FOLDERS = ("arr_coc", "examples", "docs", RESULTS)
 SKIPPED_NAMES = {"__pycache__", "build", "dist"}
 UNFINISHED = (
@@ -85,9 +88,13 @@ def pinned(requirements: str, hardware: str) -> str:
     return text
 
 
-def space_files(hardware: str, root: Path = ROOT, *, own_data: bool = False) -> Files:
+def space_files(
+    hardware: str, root: Path = ROOT, *, own_data: bool = False, repo_id: str = ""
+) -> Files:
     """The Space: app, package, examples, pictures and summaries, as far as git tracks them; rows belong to
     the data set. With `own_data` also results and cards of one's own pictures.
+
+    With `repo_id`, the Space's, its README names the picture that links to it show.
 
     Raises:
         ValueError: where `root` is not a git checkout of the repository.
@@ -114,7 +121,17 @@ def space_files(hardware: str, root: Path = ROOT, *, own_data: bool = False) -> 
                 f"{root} has no {needed}: push a Space from a checkout of the repository"
             )
     requirements = (root / "requirements.txt").read_text(encoding="utf-8")
+    if repo_id and THUMBNAIL in files:
+        readme = (root / "README.md").read_text(encoding="utf-8")
+        files["README.md"] = with_thumbnail(readme, repo_id)
     return files | {"requirements.txt": pinned(requirements, hardware)}
+
+
+def with_thumbnail(readme: str, repo_id: str) -> str:
+    """A Space's README with the address of its `THUMBNAIL` in the header, which the Hub wants whole."""
+    opened, header, body = readme.split("---\n", 2)
+    address = hf_hub_url(repo_id, THUMBNAIL, repo_type="space")
+    return f"{opened}---\n{header}thumbnail: {address}\n---\n{body}"
 
 
 def model_files(

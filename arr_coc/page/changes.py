@@ -96,6 +96,22 @@ class Tuned(NamedTuple):
     said_tensions: str = ""
 
 
+class Played(NamedTuple):
+    """ "You first" goes on: what is shown of the round, the round, and what is said of it."""
+
+    you: Any = UNCHANGED
+    playing: Any = UNCHANGED
+    you_said: Any = UNCHANGED
+
+
+class Weighed(NamedTuple):
+    """What mattered of the comparison on the page was asked, or why it was not."""
+
+    look: Any = UNCHANGED
+    shown: Any = UNCHANGED
+    said_matter: Any = UNCHANGED
+
+
 class Ready(NamedTuple):
     """The model is there, is still to come (then `waking` asks again), or will not come."""
 

@@ -20,7 +20,8 @@ from PIL import Image
 
 from arr_coc.service import intake, journal
 
-CSS = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+STYLES = ("page.css", "you.css", "chart.css")
+CSS = "".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in STYLES)
 # Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
 CARDS_JS = """
 element.addEventListener('click', (event) => {
@@ -42,6 +43,20 @@ function arrHome(element) {
     const host = space ? `https://${space.trim().toLowerCase().replace(/[^a-z0-9]+/g, '-')}.hf.space`
         : app?.getAttribute('src');
     return host ? `${host.trim().replace(/[/]+$/, '')}/` : location.origin + location.pathname;
+}
+"""
+# Copies an element's text, or marks it where the browser does not allow that; says which it did.
+COPY_JS = """
+function arrCopy(text, said) {
+    const mark = () => {
+        const range = document.createRange();
+        range.selectNodeContents(text);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        said.textContent = 'Selected: copy it with your keyboard.';
+    };
+    if (!navigator.clipboard) return mark();
+    navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
 }
 """
 TITLE = "ARR-COC-VIS"

@@ -160,9 +160,6 @@ def _side(middle: float) -> str:
 
 def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
     """What `viewer.js` draws from: plain lists, maps with two decimals."""
-    glance = where["glance_grid"]
-    tokens = glance[0] * glance[1] if glance else 0
-    density = warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
     placed = ranks(where["relevance"], where["cells"])
     maps = ("propositional", "perspectival", "participatory")
     return {
@@ -172,13 +169,20 @@ def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
         "budget": where["budget"],
         "looked": where["look_grid"],
         "mattered": mattered,
-        "glance": glance,
+        "glance": where["glance_grid"],
         "places": placed.places.tolist(),
         "order": placed.cells,
         "brightness": placed.brightness.round(3).tolist(),
-        "mesh": warping.inverse_mesh(density).round(4).tolist(),
+        "mesh": warping.inverse_mesh(density_of(where)).round(4).tolist(),
         **{name: _short(where[name]) for name in maps},
     }
+
+
+def density_of(where: Where) -> np.ndarray:
+    """`(h, w)` visual tokens that a decision spent per place."""
+    glance = where["glance_grid"]
+    tokens = glance[0] * glance[1] if glance else 0
+    return warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
 
 
 def _short(rows: list[list[float]] | None) -> list[list[float]] | None:
