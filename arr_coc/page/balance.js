@@ -98,19 +98,40 @@ const arrBalance = (() => {
     return descending(order).slice(0, Math.min(all, best.length + evenly)).sort((a, b) => a - b);
   }
 
-  function standings(values) {  // 1 for the largest, equal ones the same, 0 for the last
-    const falling = [...values].sort((a, b) => b - a), last = Math.max(1, values.length - 1);
-    return values.map((value) => 1 - falling.indexOf(value) / last);
+  function strongest(map, cells, [h, w]) {  // the most relevant place of each cell, [level, row, column]
+    return cells.map(([level, row, column]) => {
+      const side = 2 ** level, found = [];
+      for (let y = row * side; y < Math.min(h, (row + 1) * side); y++) {
+        found.push(...map.slice(y * w + column * side, y * w + Math.min(w, (column + 1) * side)));
+      }
+      return Math.max(...found);
+    });
   }
 
-  /* How brightly each place is drawn: by rank, every kept one above every other. */
-  function brightness(map, kept) {
-    const shown = standings(map).map((height) => BRIGHTEST_REST * height);
-    standings(kept.map((i) => map[i])).forEach((height, n) => {
-      shown[kept[n]] = FAINTEST_KEPT + (1 - FAINTEST_KEPT) * height;
-    });
+  function ranks(values) {  // from 1, the largest; equal ones share the better rank
+    const falling = [...values].sort((a, b) => b - a), first = new Map();
+    falling.forEach((value, n) => first.has(value) || first.set(value, n + 1));
+    return values.map((value) => first.get(value));
+  }
+
+  const ranked = (map, cells, grid) => ranks(strongest(map, cells, grid));
+
+  /* How brightly each place is drawn: by rank, every kept one above every other, as in arr_coc/ranking.py. */
+  function brightness(map, cells, grid) {
+    const height = (all) => all.map((rank) => 1 - (rank - 1) / Math.max(1, all.length - 1));
+    const shown = height(ranks(map)).map((value) => BRIGHTEST_REST * value);
+    const heights = height(ranked(map, cells, grid)), [h, w] = grid;
+    const coarseFirst = cells.map((_, n) => n).sort((a, b) => cells[b][0] - cells[a][0]);
+    for (const n of coarseFirst) {
+      const [level, row, column] = cells[n], side = 2 ** level;
+      for (let y = row * side; y < Math.min(h, (row + 1) * side); y++) {
+        for (let x = column * side; x < Math.min(w, (column + 1) * side); x++) {
+          shown[y * w + x] = FAINTEST_KEPT + (1 - FAINTEST_KEPT) * heights[n];
+        }
+      }
+    }
     return shown;
   }
 
-  return {factors, relevance, tokens, places, brightness};
+  return {factors, relevance, tokens, places, ranked, brightness};
 })();

@@ -104,6 +104,7 @@ class ModelHandlers:
             yield Compared(
                 answers=results.answers(None, None),
                 strip=results.message(html.unescape(failure.message)),
+                saw="",
                 why="",
                 gauges="",
                 cost="",
@@ -159,7 +160,7 @@ class ModelHandlers:
         stamp = looks.get("stamp")
         came = {name: look for name, look in looks.items() if name != "stamp"}
         answers = results.answers(**came) + mark(stamp)
-        return Stopped(answers=answers, why="", gauges="", go=FREE)
+        return Stopped(answers=answers, saw="", why="", gauges="", go=FREE)
 
     def on_overtaken(self, turn: Turn | None = None, run: Any = "") -> Overtaken:
         """Another picture came while a run was open: what that still brings is not shown."""

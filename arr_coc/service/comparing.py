@@ -37,6 +37,7 @@ from arr_coc.config import (
     WHENS,
     Config,
     Tensions,
+    small_grid,
 )
 from arr_coc.service import intake, token_grid
 from arr_coc.service.decision import describe_where
@@ -241,7 +242,7 @@ def compare_stream(
                 where = describe_where(realization)
             yield "focused", focused
     if request.shrunk and where and not focused["error"]:
-        options["grid"] = small_grid(where["grid"], focused["visual_tokens"])
+        options["grid"] = small_grid(tuple(where["grid"]), focused["visual_tokens"])
         for shrunk, _ in _looks(model, request, use_arr_coc=False, **options):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
@@ -268,13 +269,6 @@ def _wheres(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
     except Exception as error:  # a worker must live on
         log.exception("a decision failed")
         yield "error", sentence(error)
-
-
-def small_grid(grid: list[int], tokens: int) -> tuple[int, int]:
-    """Rows and columns of the picture shrunk to at most `tokens`, its aspect kept."""
-    from arr_coc.qwen import inputs
-
-    return inputs.small_grid(tuple(grid), tokens)
 
 
 def warm_up(model: Any) -> None:
