@@ -46,6 +46,7 @@ function arrHome(element) {
     return host ? `${host.trim().replace(/[/]+$/, '')}/` : location.origin + location.pathname;
 }
 """
+THUMBNAIL = 280  # pixels of a card's longer side: twice what is shown, for dense screens
 TITLE = "ARR-COC-VIS"
 TAGLINE = "A vision model that spends its attention where your question needs it"
 LINE = "It reads the question, then decides where to look."
@@ -316,13 +317,13 @@ def escaped(value: str) -> str:
 def _thumbnail(path: Path) -> str:
     with Image.open(path) as picture:
         small = picture.convert("RGB")
-    small.thumbnail((440, 440))
-    return data_url(small)
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    return data_url(small, quality=72)  # all of them come again with every card
 
 
-def data_url(picture: Image.Image, kind: str = "WEBP") -> str:
+def data_url(picture: Image.Image, kind: str = "WEBP", quality: int = 88) -> str:
     """A picture as a `data:` URL, in a format that pillow writes."""
     buffer = io.BytesIO()
-    picture.save(buffer, kind, **({"quality": 88} if kind == "WEBP" else {}))
+    picture.save(buffer, kind, **({"quality": quality} if kind == "WEBP" else {}))
     body = base64.b64encode(buffer.getvalue()).decode()
     return f"data:image/{kind.lower()};base64,{body}"

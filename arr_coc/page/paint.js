@@ -1,5 +1,5 @@
 /* Paint: a picture and a decision about it -> what is shown of them, on canvases. Of the page only the picture is read. */
-const arrPaint = (() => {
+window.arrPaint = (() => {
   const MAGMA = [[0, 0, 4], [29, 17, 71], [81, 18, 124], [131, 38, 129], [183, 55, 121],
     [231, 82, 99], [252, 137, 97], [254, 196, 136], [252, 253, 191]];
   const CIVIDIS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [97, 101, 111], [125, 124, 120],

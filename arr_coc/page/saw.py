@@ -6,20 +6,17 @@ place was given, and shrunk. Nothing is asked of the server.
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from arr_coc.config import small_grid
 from arr_coc.page.asking import Asked
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import LOOKS
+from arr_coc.page.viewer import script
 from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
 
-SOURCES = [
-    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("paint.js", "lens.js")
-]
-SCRIPT = f"{''.join(SOURCES)}\narrLens(element);\n"
+SCRIPT = script(("lens.js",), "arrLens(element)")
 NOT_ASKED = "not asked this time"
 LONG = 24  # characters of an answer that stand under a picture
 

@@ -5,12 +5,12 @@ The tensions are ordinary range inputs. While one is dragged `balance.js` reckon
 """
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from arr_coc.config import TENSION_ENDS
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import message
+from arr_coc.page.viewer import script
 from arr_coc.service.decision import Where
 
 MAPS = {
@@ -88,12 +88,8 @@ SOURCES = {
         "spreads out, “read” goes for fine detail), and the maps are mixed by a fixed formula."
     ),
 }
-SOURCES_JS = [
-    (Path(__file__).parent / name).read_text(encoding="utf-8")
-    for name in ("paint.js", "balance.js", "dials.js")
-]
-SCRIPT = f"{''.join(SOURCES_JS)}\narrEquation(element);\n"
-GAUGES_JS = f"{SOURCES_JS[-1]}\narrGauges(element, trigger);\n"
+SCRIPT = script(("balance.js", "equation.js"), "arrEquation(element)")
+GAUGES_JS = script(("dials.js",), "arrGauges(element, trigger)")
 # What stands before each map of the equation.
 BEFORE = {"participatory": "", "propositional": "×", "perspectival": "×"}
 
