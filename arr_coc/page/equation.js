@@ -19,18 +19,19 @@ function arrEquation(root) {
     return {
       participatory: [`to the power ${number(participatory)}`, `(1 − compress) × ${pointed}`],
       propositional: [`to the power ${number(propositional)}`, `compress × ${varied}`],
-      perspectival: [`${number(perspectival)} of it, ${number(1 - perspectival)} of its opposite`,
-        `exploit, and what explore is left, above a floor of ${floor}`],
+      perspectival: [`${number(perspectival)}, quiet places ${number(1 - perspectival)}`,
+        `exploit, and what it leaves to its opposite; no place has less than ${floor}`],
     };
   }
 
   function told(sum, tensions, kept) {  // which tensions the answer is from, where those shown are others
     const moved = tensions.some((value, i) => Math.abs(value - sum.answered[i]) > CLOSE);
-    if (!moved) return '';
+    const own = sum.answered.map(number).join(', ');
+    if (!moved) return `The answer is from these tensions: ${own}.`;
     const before = new Set(sum.kept.map(String)), all = sum.kept.length;
     const others = kept && kept.filter((cell) => !before.has(String(cell))).length;
     const changes = others === null ? '' : `${others} of ${all} places would be others. `;
-    return `${changes}The answer is still from ${sum.answered.map(number).join(', ')}, until you press Compare with these.`;
+    return `${changes}The answer is still from ${own}, until you press Compare with these.`;
   }
 
   function mount(box) {
@@ -59,7 +60,7 @@ function arrEquation(root) {
       const words = weighed(found.weights, sum);
       for (const key of MAPS) {
         arrPaint.map(part(key), rows(found[key].map(shade), sum.grid));
-        label(key, sum[key] ? words[key][0] : `${words[key][0]}; the mean of the others, nothing pointed`, words[key][1]);
+        label(key, sum[key] ? words[key][0] : `${words[key][0]}; nothing pointed: the mean of the others`, words[key][1]);
       }
       const spent = arrBalance.tokens(sum, tensions), evenly = sum.allocator === 'quadtree' ? 0 : spent.evenly;
       const glance = spent.glance ? `, ${spent.glance} to a blurry view of the whole` : '';

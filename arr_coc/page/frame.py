@@ -21,7 +21,8 @@ from PIL import Image
 from arr_coc.service import intake, journal
 
 CSS = "".join(
-    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("page.css", "reasons.css")
+    (Path(__file__).parent / name).read_text(encoding="utf-8")
+    for name in ("page.css", "reasons.css")
 )
 # Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
 CARDS_JS = """

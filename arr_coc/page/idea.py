@@ -1,4 +1,4 @@
-"""Page idea: what the name means, in forty words, and the way to `docs/idea.md`, which says where it is from.
+"""Page idea: what the name means, in forty words, and the way to docs/idea.md, where more is said.
 
 On a Space the link leads to the file among its others; elsewhere the page serves it itself, as plain text.
 """
@@ -13,8 +13,8 @@ from arr_coc.page.frame import escaped
 FILE = Path(__file__).parent.parent.parent / "docs" / "idea.md"
 PATH = "/docs/idea.md"
 WORDS = (
-    "<b>ARR-COC</b> is Adaptive Relevance Realization, Contexts Optical Compression. Relevance lies neither "
-    "in the picture nor in you but between, and is found anew for each question: three ways of knowing, "
+    "<b>ARR-COC</b> is Adaptive Relevance Realization, Contexts Optical Compression. Relevance lies "
+    "neither in the picture nor in you but between, and is found anew for each question: three ways of knowing, "
     "weighed by three pairs of opponents that never settle."
 )
 

@@ -3,7 +3,7 @@
    arrLens(root) serves every .arr-looks that is ever put into root. Nothing moves by itself. */
 function arrLens(root) {
   const LOOKS = ['full', 'focused', 'shrunk'];
-  const AREA = 0.15;  // of the picture's longer side, seen through the lens
+  const AREA = 0.13;  // of the picture's longer side, seen through the lens
   const {SEEN} = arrPaint;
   const standing = new Map();  // each group on the page, and how it is drawn
   let image = null;
@@ -36,8 +36,7 @@ function arrLens(root) {
       const span = AREA * Math.max(drawn.width, drawn.height);
       Object.assign(lens, {width: size, height: size});
       const paint = lens.getContext('2d');
-      paint.imageSmoothingEnabled = true;
-      paint.imageSmoothingQuality = 'low';
+      paint.imageSmoothingEnabled = false;  // the very pixels that the look was given
       paint.drawImage(drawn, at[1] * drawn.width - span / 2, at[0] * drawn.height - span / 2, span, span, 0, 0, size, size);
     }
     function move(to, loud = true) {
@@ -57,13 +56,12 @@ function arrLens(root) {
       if (!found) return;
       const base = arrPaint.draw(found, found.naturalWidth, found.naturalHeight);
       const full = arrPaint.whole(base, data.grid), aspect = base.width / base.height;
-      const fit = (drawn) => arrPaint.draw(drawn, full.width, full.height);
-      sight = {full, focused: fit(arrPaint.saw(base, data)), shrunk: fit(arrPaint.whole(base, data.small))};
+      sight = {full, focused: arrPaint.saw(base, data), shrunk: arrPaint.whole(base, data.small)};
       for (const pane of panes) {
         pane.stage.style.setProperty('--arr-aspect', aspect);
         pane.stage.style.setProperty('--arr-area', `${100 * AREA * Math.max(1, 1 / aspect)}%`);
         Object.assign(pane.seen, {width: full.width, height: full.height});
-        pane.seen.getContext('2d').drawImage(sight[pane.name], 0, 0);
+        pane.seen.getContext('2d').drawImage(sight[pane.name], 0, 0, full.width, full.height);
       }
       move(at);
     }

@@ -7,12 +7,13 @@ place was given, and shrunk. Nothing is asked of the server.
 import json
 from collections.abc import Sequence
 
+import numpy as np
+
 from arr_coc.config import small_grid
 from arr_coc.page.asking import Asked
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import LOOKS
 from arr_coc.page.viewer import script
-from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
 
@@ -73,14 +74,15 @@ def _pane(key: str, result: ComparisonResult, tokens: int) -> str:
 
 def _begins(question: str, where: Where, asked: Sequence[Asked]) -> list[float]:
     """Where the lens begins, down and across in shares of the picture: on what the question is about, where
-    that is known; else on the most relevant kept place."""
+    that is known; else around the most relevant place."""
     for ask in asked:
         if ask["question"] == question and ask["boxes"]:
             left, top, right, bottom = ask["boxes"][0]
             return [round((top + bottom) / 2, 4), round((left + right) / 2, 4)]
-    order = ranks(where["relevance"], where["cells"]).cells
-    level, row, column = where["cells"][order.index(1)]
-    (h, w), side = where["grid"], 2**level
-    return [
-        round(min(1, (at + 0.5) * side / most), 4) for at, most in ((row, h), (column, w))
-    ]
+    relevance = np.asarray(where["relevance"], float)  # (h, w)
+    best = np.unravel_index(relevance.argmax(), relevance.shape)
+    rows, columns = np.indices(relevance.shape)
+    near = relevance * (np.maximum(abs(rows - best[0]), abs(columns - best[1])) <= 1)
+    h, w = relevance.shape
+    down, across = (((at + 0.5) * near).sum() / near.sum() for at in (rows, columns))
+    return [round(float(down / h), 4), round(float(across / w), 4)]

@@ -26,7 +26,7 @@ SOURCES = [
 SCRIPT = (
     f"{''.join(SOURCES)}\narrViewer(element, typeof trigger === 'undefined' ? null : trigger);\n"
 )
-# Of what draws beside the viewer: every part of the page has its own script, and nobody says in which order.
+# For what draws beside the viewer: which part's script runs first, nobody says.
 WHEN_IT_CAN = """
 (function begin() {{
     if (window.arrPaint) {call};

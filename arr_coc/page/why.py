@@ -1,7 +1,7 @@
 """Page why: three ways of knowing as an equation of pictures, and three tensions to drag, as escaped HTML.
 
 The tensions are ordinary range inputs. While one is dragged `balance.js` reckons again in the browser and
-`dials.js` draws; when it is let go, it is reported.
+`equation.js` draws; when it is let go, `dials.js` reports it.
 """
 
 import json
@@ -80,7 +80,10 @@ GAUGES = {
     ),
 }
 SOURCES = {
-    "learned": "These three settings were learned by a small trained network for this model.",
+    "learned": (
+        "A small trained network chose these three. It was taught by answers, and by a stated rule over "
+        "the question's words."
+    ),
     "imposed": "These three settings were set by hand.",
     "none": "The settings were not used in this run.",
     "lexical prior": (
@@ -97,7 +100,7 @@ BEFORE = {"participatory": "", "propositional": "×", "perspectival": "×"}
 def maps(where: Where | None, size: tuple[int, int], answered: Where | None = None) -> str:
     """The three ways of knowing as an equation of pictures: weighed, multiplied, and what comes of it.
 
-    `dials.js` draws it, and draws it anew while a gauge is dragged.
+    `equation.js` draws it, and draws it anew while a gauge is dragged.
 
     Args:
         where: the decision, or None.
@@ -115,14 +118,14 @@ def maps(where: Where | None, size: tuple[int, int], answered: Where | None = No
     for key, sign in BEFORE.items():
         name, title, words = MAPS[key]
         title += MATCHED * (key == "participatory" and "texture" in where["participatory_source"])
-        parts += _part(key, sign, name, title, words, size)
+        parts += _part(key, sign, name, title, words, size, f"{key.capitalize()} knowing")
     parts += _part("relevance", "=", *RELEVANCE, size) + _part("tokens", "→", *TOKENS, size)
     data = escaped(json.dumps(sum_of(where, answered or where), separators=(",", ":")))
     places = where["grid"][0] * where["grid"][1]
     return (
         '<section class="arr-why"><h2 class="arr-h2">Three ways of knowing, weighed</h2>'
-        f'<p class="arr-lead">Each map says of all {places} places how much it wants them. What is '
-        "multiplied must please them all.</p>"
+        f'<p class="arr-lead">Each map says how much it wants each of the {places} places. Multiplied, '
+        "they must agree.</p>"
         f'<div class="arr-equation" data-sum="{data}">{parts}</div>'
         '<p class="arr-from" role="status"></p></section>'
     )
@@ -159,14 +162,23 @@ def gauges(where: Where | None) -> str:
     )
 
 
-def _part(key: str, sign: str, name: str, title: str, words: str, size: tuple[int, int]) -> str:
-    """One picture of the equation and what stands before it; `dials.js` draws it and says its weight."""
+def _part(
+    key: str,
+    sign: str,
+    name: str,
+    title: str,
+    words: str,
+    size: tuple[int, int],
+    way: str = "",
+) -> str:
+    """One picture of the equation and what stands before it; `equation.js` draws it and says its weight."""
     before = f'<span class="arr-sign" aria-hidden="true">{sign}</span>' if sign else ""
     return (
         f'<figure class="arr-part-{key}" title="{escaped(title)}"><div class="arr-tile">{before}'
         f'<canvas class="arr-map" data-part="{key}" data-name="{escaped(name)}" role="img" '
         f'aria-label="{escaped(name)}" style="aspect-ratio:{size[0]}/{size[1]}"></canvas></div>'
-        f'<figcaption>{name}<b class="arr-weight"></b><small>{words}</small></figcaption></figure>'
+        f'<figcaption><i>{way}</i>{name}<b class="arr-weight"></b><small>{words}</small></figcaption>'
+        "</figure>"
     )
 
 
