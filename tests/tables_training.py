@@ -84,8 +84,8 @@ def tensions_block() -> str:
             lines.append(f"| {words} (n = {n:,}) | {_within(pair['overall'], 100)} |")
     text = (
         "Development scenes, bundled base, 95 % bootstrap intervals, from "
-        f"[{TENSIONS.name}](../results/{TENSIONS.name}) and [parts](../results/parts/summary.json). Where an "
-        "interval holds 0 nothing was found."
+        f"[{TENSIONS.name}](../results/{TENSIONS.name}) and [parts](../results/parts/summary.json). Where "
+        "an interval holds 0 nothing was found."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

@@ -14,8 +14,8 @@ FILE = Path(__file__).parent.parent.parent / "docs" / "idea.md"
 PATH = "/docs/idea.md"
 WORDS = (
     "<b>ARR-COC</b> is Adaptive Relevance Realization, Contexts Optical Compression. Relevance lies "
-    "neither in the picture nor in you but between, and is found anew for each question: three ways of knowing, "
-    "weighed by three pairs of opponents that never settle."
+    "neither in the picture nor in you but between, and is found anew for each question: three ways of "
+    "knowing, weighed by three pairs of opponents that never settle."
 )
 
 Scope = dict[str, Any]

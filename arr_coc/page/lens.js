@@ -26,9 +26,9 @@ function arrLens(root) {
       const cell = cellAt(place()), side = (n, all) => Math.round(SEEN * n / all);
       const [rows, columns] = data.small, block = cell && SEEN / 2 ** cell[0];
       return {
-        full: `${SEEN} × ${SEEN} pixels`,
-        focused: cell ? `${block} × ${block} pixels${cell[0] ? '' : ', kept'}` : 'in passing, coarsely',
-        shrunk: `${side(columns, w)} × ${side(rows, h)} pixels`,
+        full: `${SEEN} × ${SEEN} px`,
+        focused: cell ? `${block} × ${block} px, kept` : 'only in passing',
+        shrunk: `${side(columns, w)} × ${side(rows, h)} px`,
       };
     }
     function through({lens}, drawn) {  // what stands under the lens, magnified
@@ -49,8 +49,8 @@ function arrLens(root) {
         if (sight) through(pane, sight[pane.name]);
       }
       if (!loud) return;
-      said.textContent = `Row ${row + 1} of ${h}, column ${column + 1} of ${w}: the full look has ${words.full} here, `
-        + `the focused look ${cellAt(place()) ? words.focused : 'sees it only in passing'}, the shrunk picture ${words.shrunk}.`;
+      said.textContent = `Row ${row + 1} of ${h}, column ${column + 1} of ${w}. Full look: ${words.full}. `
+        + `Focused look: ${words.focused}. Shrunk picture: ${words.shrunk}.`;
     }
     function show(found) {
       if (!found) return;

@@ -119,7 +119,8 @@ def maps(where: Where | None, size: tuple[int, int], answered: Where | None = No
         name, title, words = MAPS[key]
         title += MATCHED * (key == "participatory" and "texture" in where["participatory_source"])
         parts += _part(key, sign, name, title, words, size, f"{key.capitalize()} knowing")
-    parts += _part("relevance", "=", *RELEVANCE, size) + _part("tokens", "→", *TOKENS, size)
+    parts += _part("relevance", "=", *RELEVANCE, size, "Their product")
+    parts += _part("tokens", "→", *TOKENS, size, "What is spent")
     data = escaped(json.dumps(sum_of(where, answered or where), separators=(",", ":")))
     places = where["grid"][0] * where["grid"][1]
     return (
@@ -169,7 +170,7 @@ def _part(
     title: str,
     words: str,
     size: tuple[int, int],
-    way: str = "",
+    over: str,
 ) -> str:
     """One picture of the equation and what stands before it; `equation.js` draws it and says its weight."""
     before = f'<span class="arr-sign" aria-hidden="true">{sign}</span>' if sign else ""
@@ -177,7 +178,7 @@ def _part(
         f'<figure class="arr-part-{key}" title="{escaped(title)}"><div class="arr-tile">{before}'
         f'<canvas class="arr-map" data-part="{key}" data-name="{escaped(name)}" role="img" '
         f'aria-label="{escaped(name)}" style="aspect-ratio:{size[0]}/{size[1]}"></canvas></div>'
-        f'<figcaption><i>{way}</i>{name}<b class="arr-weight"></b><small>{words}</small></figcaption>'
+        f'<figcaption><i>{over}</i>{name}<b class="arr-weight"></b><small>{words}</small></figcaption>'
         "</figure>"
     )
 
@@ -189,7 +190,7 @@ def _gauge(tension: str, value: float) -> str:
     words = sentences[0 if value < 0.4 else 1 if value <= 0.6 else 2]
     return (
         f'<div class="arr-gauge" data-words="{escaped(json.dumps(sentences))}" '
-        f'title="Tension: {term}"><p class="arr-value"><output>{value:.2f}</output> {tension}</p>'
+        f'title="Tension: {term}"><div class="arr-value"><output>{value:.2f}</output> {tension}</div>'
         f'<div class="arr-ends" aria-hidden="true"><span>{left}</span><span>{right}</span></div>'
         f'<input type="range" min="0" max="100" value="{at}" data-exact="{value}" '
         f'data-tension="{tension}" aria-label="From {left} to {right}" '
