@@ -1,4 +1,4 @@
-"""What each look saw under one lens, and the equation of the ways of knowing with its dials, in a browser."""
+"""What each look saw under one lens, and the ways of knowing as an equation with dials, in a browser."""
 
 import json
 import random
@@ -118,7 +118,8 @@ def test_one_lens_shows_the_same_place_of_what_each_look_saw(opened, size):
     tab.locator("#arr-saw").scroll_into_view_if_needed()
     tab.on("request", lambda sent: requests.append(sent.url))
     full, focused, shrunk = lenses(tab)
-    assert full["at"] == pytest.approx(focused["at"]) == pytest.approx(shrunk["at"])
+    for other in (focused, shrunk):
+        assert other["at"] == pytest.approx(full["at"], abs=0.005)
     assert apart(full, focused) < 0.3 * apart(full, shrunk)  # what was asked about was kept
     assert full["pixels"] == "32 × 32 px" and focused["pixels"] == "32 × 32 px, kept"
     assert shrunk["pixels"] == "14 × 14 px"

@@ -57,9 +57,8 @@ def test_the_lens_begins_on_what_is_asked_about_or_on_the_most_relevant_place(re
     best = max(range(h * w), key=lambda i: relevance[i // w][i % w])
     down, across = data("saw", saw.section(result))["at"]
     assert abs(down * h - 0.5 - best // w) <= 1 and abs(across * w - 0.5 - best % w) <= 1
-    boxes = [[0.2, 0.4, 0.4, 0.5]]
-    asked = [{"card": 0, "question": result["question"], "boxes": boxes}]
-    assert data("saw", saw.section(result, asked))["at"] == [0.45, 0.3]
+    asked = [{"card": 0, "question": result["question"], "boxes": [[0.0, 0.0, 1 / w, 1 / h]]}]
+    assert data("saw", saw.section(result, asked))["at"] == [round(0.5 / h, 4), round(0.5 / w, 4)]
     asked[0]["question"] = "another?"
     assert data("saw", saw.section(result, asked))["at"] == [down, across]
 

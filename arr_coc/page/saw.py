@@ -19,6 +19,7 @@ from arr_coc.service.looks import ComparisonResult
 
 SCRIPT = script(("lens.js",), "arrLens(element)")
 NOT_ASKED = "not asked this time"
+TINY = 1e-9  # relevance that a place has at least, so that there is a most relevant one
 LONG = 24  # characters of an answer that stand under a picture
 
 
@@ -27,7 +28,7 @@ def section(result: ComparisonResult | None, asked: Sequence[Asked] = ()) -> str
 
     Args:
         result: of the looks. Where shrinking was not asked, its picture stands there without an answer.
-        asked: what can be asked on the picture; the lens begins where the question's own thing is.
+        asked: what can be asked on the picture; the lens begins on the question's own thing.
     """
     where = result and result["where"]
     if not where or where["fallback"] or not result["tokens_kept"]:
@@ -73,16 +74,22 @@ def _pane(key: str, result: ComparisonResult, tokens: int) -> str:
 
 
 def _begins(question: str, where: Where, asked: Sequence[Asked]) -> list[float]:
-    """Where the lens begins, down and across in shares of the picture: on what the question is about, where
-    that is known; else around the most relevant place."""
-    for ask in asked:
-        if ask["question"] == question and ask["boxes"]:
-            left, top, right, bottom = ask["boxes"][0]
-            return [round((top + bottom) / 2, 4), round((left + right) / 2, 4)]
-    relevance = np.asarray(where["relevance"], float)  # (h, w)
-    best = np.unravel_index(relevance.argmax(), relevance.shape)
-    rows, columns = np.indices(relevance.shape)
-    near = relevance * (np.maximum(abs(rows - best[0]), abs(columns - best[1])) <= 1)
+    """Where the lens begins, down and across in shares of the picture: around the most relevant place.
+
+    Of the thing that the question is about, where that is known.
+    """
+    relevance = np.asarray(where["relevance"], float) + TINY  # (h, w)
     h, w = relevance.shape
-    down, across = (((at + 0.5) * near).sum() / near.sum() for at in (rows, columns))
-    return [round(float(down / h), 4), round(float(across / w), 4)]
+    rows, columns = np.indices(relevance.shape)
+    boxes = [box for ask in asked if ask["question"] == question for box in ask["boxes"]]
+    if boxes:
+        left, top, right, bottom = boxes[0]
+        down = (rows + 1 > top * h) & (rows < bottom * h)
+        inside = down & (columns + 1 > left * w) & (columns < right * w)
+        relevance = relevance * inside if inside.any() else relevance
+    best = np.unravel_index(relevance.argmax(), relevance.shape)
+    near = relevance * (np.maximum(abs(rows - best[0]), abs(columns - best[1])) <= 1)
+    middle = (
+        ((at + 0.5) * near).sum() / near.sum() / side for at, side in ((rows, h), (columns, w))
+    )
+    return [round(float(at), 4) for at in middle]
