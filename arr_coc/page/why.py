@@ -192,7 +192,7 @@ def _gauge(tension: str, value: float) -> str:
         f'<div class="arr-gauge" data-words="{escaped(json.dumps(sentences))}" '
         f'title="Tension: {term}"><div class="arr-value"><output>{value:.2f}</output> {tension}</div>'
         f'<div class="arr-ends" aria-hidden="true"><span>{left}</span><span>{right}</span></div>'
-        f'<input type="range" min="0" max="100" value="{at}" data-exact="{value}" '
-        f'data-tension="{tension}" aria-label="From {left} to {right}" '
+        f'<input type="range" min="0" max="100" value="{at}" data-tension="{tension}" '
+        f'data-exact="{value}" aria-label="From {left} to {right}" '
         f'aria-valuetext="{tension} {value:.2f}. {words}"><p class="arr-said-gauge">{words}</p></div>'
     )
