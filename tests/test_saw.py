@@ -80,7 +80,7 @@ def test_the_equation_has_the_maps_as_they_were_written_down_and_knows_the_answe
     assert sums["tensions"] == [1.0, 0.25, 0.5] and sums["kept"] == answered["cells"]
     assert sums["answered"] == [answered[name] for name in why.GAUGES]
     for way in ("Propositional", "Perspectival", "Participatory"):
-        assert f"{way} knowing" in drawn
+        assert f"{way}<span> knowing</span>" in drawn
     assert re.findall(r'data-part="(\w+)"', drawn)[3:] == ["relevance", "tokens"]
 
 

@@ -118,7 +118,9 @@ def maps(where: Where | None, size: tuple[int, int], answered: Where | None = No
     for key, sign in BEFORE.items():
         name, title, words = MAPS[key]
         title += MATCHED * (key == "participatory" and "texture" in where["participatory_source"])
-        parts += _part(key, sign, name, title, words, size, f"{key.capitalize()} knowing")
+        parts += _part(
+            key, sign, name, title, words, size, f"{key.capitalize()}<span> knowing</span>"
+        )
     parts += _part("relevance", "=", *RELEVANCE, size, "Their product")
     parts += _part("tokens", "→", *TOKENS, size, "What is spent")
     data = escaped(json.dumps(sum_of(where, answered or where), separators=(",", ":")))
