@@ -87,13 +87,12 @@ def test_the_browser_reckons_as_python_does(chromium):
 
 
 def lenses(tab):
-    """Where each lens stands in its own picture, in shares of it, and what it shows: a few numbers."""
+    """The place of its own picture that each lens shows, in shares of it, and what it shows: a few numbers."""
     return tab.evaluate(
         """() => [...document.querySelectorAll('.arr-pane')].map((pane) => {
             const seen = pane.querySelector('.arr-seen').getBoundingClientRect();
             const find = (name) => pane.querySelector(name);
-            const mark = getComputedStyle(find('.arr-spot')).display === 'none' ? '.arr-lens' : '.arr-spot';
-            const box = find(mark).getBoundingClientRect(), lens = find('.arr-lens');
+            const box = find('.arr-spot').getBoundingClientRect(), lens = find('.arr-lens');
             const small = Object.assign(document.createElement('canvas'), {width: 24, height: 24});
             small.getContext('2d').drawImage(lens, 0, 0, 24, 24);
             return {
@@ -143,6 +142,14 @@ def test_one_lens_shows_the_same_place_of_what_each_look_saw(opened, size):
     assert apart(moved[0], moved[1]) > apart(
         moved[0], moved[2]
     )  # there the shrunk picture is better
+    over = [lens.bounding_box() for lens in tab.locator(".arr-lens").all()]
+    seen = [picture.bounding_box() for picture in tab.locator(".arr-seen").all()]
+    for lens, picture in zip(
+        over, seen
+    ):  # over its picture; on a phone below it, away from the thumb
+        below = lens["y"] >= picture["y"] + picture["height"]
+        within = lens["y"] >= picture["y"] - 2 and lens["x"] >= picture["x"] - 2
+        assert below if size is PHONE else within and not below
     # The keyboard, and what a screen reader is told.
     tab.locator(".arr-looks").focus()
     tab.keyboard.press("ArrowRight")

@@ -3,6 +3,7 @@
    arrLens(root) serves every .arr-looks that is ever put into root. Nothing moves by itself. */
 function arrLens(root) {
   const LOOKS = ['full', 'focused', 'shrunk'];
+  const NARROW = 700, LONG = 2;  // pixels of a screen, sides of a picture, from which the lens stands below
   const AREA = 0.13;  // of the picture's longer side, seen through the lens
   const {SEEN} = arrPaint;
   const standing = new Map();  // each group on the page, and how it is drawn
@@ -52,6 +53,11 @@ function arrLens(root) {
       said.textContent = `Row ${row + 1} of ${h}, column ${column + 1} of ${w}. Full look: ${words.full}. `
         + `Focused look: ${words.focused}. Shrunk picture: ${words.shrunk}.`;
     }
+    function lay() {  // the lens over the pictures, or below them
+      const aspect = sight ? sight.full.width / sight.full.height : 1;
+      box.classList.toggle('arr-lens-below', innerWidth <= NARROW || aspect > LONG || aspect < 1 / LONG);
+      move(at, false);
+    }
     function show(found) {
       if (!found) return;
       const base = arrPaint.draw(found, found.naturalWidth, found.naturalHeight);
@@ -63,11 +69,11 @@ function arrLens(root) {
         Object.assign(pane.seen, {width: full.width, height: full.height});
         pane.seen.getContext('2d').drawImage(sight[pane.name], 0, 0, full.width, full.height);
       }
-      move(at);
+      lay();
     }
 
     function follow(event) {
-      const pane = panes.find(({seen}) => seen.parentElement.contains(event.target)) || panes.find(({held}) => held);
+      const pane = panes.find(({seen}) => seen.parentElement.contains(event.target));
       if (!pane) return;
       const area = pane.seen.getBoundingClientRect();
       move([(event.clientY - area.top) / area.height, (event.clientX - area.left) / area.width]);
@@ -82,7 +88,7 @@ function arrLens(root) {
       move(step ? [within(row + step[0], 0, h - 1) + 0.5, within(column + step[1], 0, w - 1) + 0.5].map(
         (value, i) => value / data.grid[i]) : data.at);
     });
-    standing.set(box, {show, redraw: () => move(at, false)});
+    standing.set(box, {show, lay});
     show(image);
   }
 
@@ -97,6 +103,6 @@ function arrLens(root) {
     image = found;
     standing.forEach(({show}) => show(found));
   });
-  addEventListener('resize', () => standing.forEach(({redraw}) => redraw()));
+  addEventListener('resize', () => standing.forEach(({lay}) => lay()));
   serve();
 }

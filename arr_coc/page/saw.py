@@ -49,7 +49,7 @@ def section(result: ComparisonResult | None, asked: Sequence[Asked] = ()) -> str
     panes = "".join(_pane(key, result, count) for key, count in tokens.items())
     return (
         '<section class="arr-saw"><h2 class="arr-h2">What each look saw</h2>'
-        '<p class="arr-lead">One lens over all three: move it, and see how many pixels were left of a place.</p>'
+        '<p class="arr-lead">One lens over all three: move it, and see what was left.</p>'
         f'<div class="arr-looks" data-saw="{escaped(json.dumps(data, separators=(",", ":")))}" '
         'tabindex="0" role="application" aria-label="Lens over what each look saw: arrow keys move it by '
         f'one place, Home brings it back" aria-describedby="arr-lens-said">{panes}</div>'
