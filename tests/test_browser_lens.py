@@ -7,12 +7,13 @@ from pathlib import Path
 import gradio as gr
 import pytest
 from app_server import BUNDLED_EXAMPLES, server
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 from test_browser import DESK, PHONE, visit, watched
 from test_comparing import Fake, request
 
 from arr_coc.balancing import FIXED
-from arr_coc.page import saw, viewer, why
+from arr_coc.page import board, saw, share, viewer, why
 from arr_coc.ranking import ranks
 from arr_coc.service import comparing
 from arr_coc.service.decision import decide_again
@@ -159,6 +160,25 @@ def test_one_lens_shows_the_same_place_of_what_each_look_saw(opened, size):
     tab.keyboard.press("Home")
     assert lenses(tab)[0]["at"] == pytest.approx(full["at"], abs=0.01)
     assert requests == []
+
+
+@pytest.mark.parametrize("size", [(256, 192), (512, 96)])
+def test_the_lens_shows_the_same_place_whatever_the_small_picture_s_proportions(chromium, size):
+    """Of a picture that changes evenly, all three have the same colours at the same place."""
+    result = comparing.last(comparing.compare_stream(Fake(), request(shrunk=True)))
+    ramps = [Image.linear_gradient("L").rotate(turn).resize(size) for turn in (0, 90)]
+    picture = Image.merge("RGB", [*ramps, Image.new("L", size, 90)])
+    every = [[0, row, column] for row in range(6) for column in range(8)]
+    result["where"] = {**result["where"], "cells": every, "cell_budgets": [100.0] * len(every)}
+    shown = board.live(picture, {**result, "tokens_kept": 10}, None, "")
+    with watched(chromium, viewport=DESK) as tab:
+        tab.set_content(share.page_file(shown))
+        expect(tab.locator(".arr-seen").first).to_have_js_property("width", 256)
+        for key in ("Home", "ArrowLeft", "ArrowUp"):
+            tab.locator(".arr-looks").press(key)
+            full, focused, shrunk = lenses(tab)
+            assert apart(full, focused) < 0.1 and apart(full, shrunk) < 0.8
+        assert tab.errors == []
 
 
 @SIZES

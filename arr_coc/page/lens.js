@@ -18,7 +18,7 @@ function arrLens(root) {
       return {name, stage: find('.arr-under-lens'), seen: find('.arr-seen'), lens: find('.arr-lens'),
         pixels: find('.arr-pixels')};
     });
-    let at = data.at, sight = null;
+    let at = data.at, sight = null, aspect = 1;
 
     const cellAt = ([row, column]) => data.cells.find(([level, y, x]) => y === row >> level && x === column >> level);
     const place = () => [within(Math.floor(at[0] * h), 0, h - 1), within(Math.floor(at[1] * w), 0, w - 1)];
@@ -34,11 +34,13 @@ function arrLens(root) {
     }
     function through({lens}, drawn) {  // what stands under the lens, magnified
       const density = within(devicePixelRatio || 1, 1, 2), size = Math.round(lens.clientWidth * density) || 2;
-      const span = AREA * Math.max(drawn.width, drawn.height);
+      // As square as in the picture: a small grid may have other proportions.
+      const across = AREA * Math.max(1, 1 / aspect) * drawn.width, down = AREA * Math.max(1, aspect) * drawn.height;
       Object.assign(lens, {width: size, height: size});
       const paint = lens.getContext('2d');
       paint.imageSmoothingEnabled = false;  // the very pixels that the look was given
-      paint.drawImage(drawn, at[1] * drawn.width - span / 2, at[0] * drawn.height - span / 2, span, span, 0, 0, size, size);
+      const [left, top] = [at[1] * drawn.width - across / 2, at[0] * drawn.height - down / 2];
+      paint.drawImage(drawn, left, top, across, down, 0, 0, size, size);
     }
     function move(to, loud = true) {
       at = to.map((value) => within(value, 0, 1));
@@ -54,14 +56,14 @@ function arrLens(root) {
         + `Focused look: ${words.focused}. Shrunk picture: ${words.shrunk}.`;
     }
     function lay() {  // the lens over the pictures, or below them
-      const aspect = sight ? sight.full.width / sight.full.height : 1;
       box.classList.toggle('arr-lens-below', innerWidth <= NARROW || aspect > LONG || aspect < 1 / LONG);
       move(at, false);
     }
     function show(found) {
       if (!found) return;
       const base = arrPaint.draw(found, found.naturalWidth, found.naturalHeight);
-      const full = arrPaint.whole(base, data.grid), aspect = base.width / base.height;
+      const full = arrPaint.whole(base, data.grid);
+      aspect = base.width / base.height;
       sight = {full, focused: arrPaint.saw(base, data), shrunk: arrPaint.whole(base, data.small)};
       for (const pane of panes) {
         pane.stage.style.setProperty('--arr-aspect', aspect);
