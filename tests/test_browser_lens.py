@@ -8,8 +8,8 @@ import gradio as gr
 import pytest
 from app_server import BUNDLED_EXAMPLES, server
 from PIL import Image
-from playwright.sync_api import expect, sync_playwright
-from test_browser import DESK, PHONE, visit, watched
+from playwright.sync_api import expect
+from test_browser import DESK, PHONE, browser, visit, watched
 from test_comparing import Fake, request
 
 from arr_coc.balancing import FIXED
@@ -18,26 +18,18 @@ from arr_coc.ranking import ranks
 from arr_coc.service import comparing
 from arr_coc.service.decision import decide_again
 from arr_coc.service.recordings import load
-from tests import setup
 
+__all__ = ["browser"]
 SIZES = pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 CLOSE = 1e-3  # of a relevance in [0, 1]; maps are written down with four digits
 EVIL = "${7*6}<img src=x onerror=alert(1)>"
 COMPRESS = "[data-tension=compress]"
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = setup.launch(playwright)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def opened(chromium, size):
+def opened(browser, size):
     """The page on its first card; nothing goes wrong in it, and it asks nobody else."""
-    with watched(chromium, viewport=size, has_touch=size is PHONE) as tab:
+    with watched(browser, viewport=size, has_touch=size is PHONE) as tab:
         visit(tab)
         expect(tab.locator(".arr-looks[data-ready]")).to_be_visible()
         expect(tab.locator(".arr-seen").first).to_have_js_property("width", 512)
@@ -55,9 +47,9 @@ def wheres():
     return found
 
 
-def test_the_browser_reckons_as_python_does(chromium):
+def test_the_browser_reckons_as_python_does(browser):
     """Relevance, kept places, their ranks and brightness, over random dials and the ends of each."""
-    tab = chromium.new_page()
+    tab = browser.new_page()
     tab.add_script_tag(path=Path(viewer.__file__).with_name("balance.js"))
     rng = random.Random(20)
     dials = [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [0.51, 0.5, 0.7]]
@@ -88,7 +80,7 @@ def test_the_browser_reckons_as_python_does(chromium):
 
 
 def lenses(tab):
-    """The place of its own picture that each lens shows, in shares of it, and what it shows: a few numbers."""
+    """Which place of its picture each lens shows, in shares of it, and what it shows: a few numbers."""
     return tab.evaluate(
         """() => [...document.querySelectorAll('.arr-pane')].map((pane) => {
             const seen = pane.querySelector('.arr-seen').getBoundingClientRect();
@@ -163,7 +155,7 @@ def test_one_lens_shows_the_same_place_of_what_each_look_saw(opened, size):
 
 
 @pytest.mark.parametrize("size", [(256, 192), (512, 96)])
-def test_the_lens_shows_the_same_place_whatever_the_small_picture_s_proportions(chromium, size):
+def test_the_lens_shows_the_same_place_whatever_the_small_picture_s_proportions(browser, size):
     """Of a picture that changes evenly, all three have the same colours at the same place."""
     result = comparing.last(comparing.compare_stream(Fake(), request(shrunk=True)))
     ramps = [Image.linear_gradient("L").rotate(turn).resize(size) for turn in (0, 90)]
@@ -171,7 +163,7 @@ def test_the_lens_shows_the_same_place_whatever_the_small_picture_s_proportions(
     every = [[0, row, column] for row in range(6) for column in range(8)]
     result["where"] = {**result["where"], "cells": every, "cell_budgets": [100.0] * len(every)}
     shown = board.live(picture, {**result, "tokens_kept": 10}, None, "")
-    with watched(chromium, viewport=DESK) as tab:
+    with watched(browser, viewport=DESK) as tab:
         tab.set_content(share.page_file(shown))
         expect(tab.locator(".arr-seen").first).to_have_js_property("width", 256)
         for key in ("Home", "ArrowLeft", "ArrowUp"):
@@ -272,7 +264,7 @@ def test_the_equation_s_parts_stand_in_their_order_and_lead_to_the_idea(opened, 
     assert told.ok and "Vervaeke" in told.text()
 
 
-def test_nothing_in_a_view_is_executed(chromium):
+def test_nothing_in_a_view_is_executed(browser):
     result = comparing.last(comparing.compare_stream(Fake(), request(shrunk=True)))
     for key in ("full", "focused", "shrunk"):
         result[key]["text"] = EVIL
@@ -291,7 +283,7 @@ def test_nothing_in_a_view_is_executed(chromium):
         again.click(pieces, None, shown)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False)
     try:
-        with watched(chromium, viewport=DESK) as tab:
+        with watched(browser, viewport=DESK) as tab:
             tab.goto(url)
             for _ in range(2):
                 expect(tab.locator(".arr-pane b").first).to_contain_text("${7*6}")
