@@ -26,7 +26,18 @@ from gradio.events import Dependency
 from starlette.middleware import Middleware
 
 from arr_coc.config import DEADLINE_S
-from arr_coc.page import below, changes, cost, frame, measured, parts, share, stamps
+from arr_coc.page import (
+    below,
+    changes,
+    cost,
+    frame,
+    idea,
+    measured,
+    parts,
+    saw,
+    share,
+    stamps,
+)  # fmt: skip
 from arr_coc.page.api import Endpoints
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.matter_handlers import MatterHandlers
@@ -91,8 +102,10 @@ def layout() -> tuple[Parts, below.Below]:
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
                 named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
                 named |= parts.answer_side(first)
-        under |= below.you_first()
+        named["saw"] = show(first.saw, js_on_load=saw.SCRIPT, elem_id="arr-saw")
+        show(idea.section(), elem_id="arr-idea")
         named |= parts.reasons(first)
+        under |= below.you_first()
         named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
         if LOCAL.bundled:
             show(measured.at_2b(RESULTS))
@@ -306,7 +319,7 @@ def launch(demo: gr.Blocks, **options: Any) -> tuple:
         theme=parts.theme(),
         css=frame.CSS,
         state_session_capacity=SESSIONS,
-        app_kwargs={"middleware": [Middleware(Preview, tell=LOCAL.told)]},
+        app_kwargs={"middleware": [Middleware(Preview, tell=LOCAL.told), Middleware(idea.Served)]},
         **options,
     )
     keep_forgetting(demo)

@@ -481,7 +481,7 @@ def test_stopping_keeps_what_came():
 
     looks = {"full": finished(), "focused": empty_look(), "shrunk": None}
     stopped = app.MODEL.on_stop(looks)
-    assert stopped.why == stopped.gauges == ""
+    assert stopped.saw == stopped.why == stopped.gauges == ""
     assert "red" in stopped.answers and "Stopped" in stopped.answers and stopped.looks is None
 
 

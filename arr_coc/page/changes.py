@@ -17,6 +17,7 @@ class Fresh(NamedTuple):
     look: Any = UNCHANGED
     answers: Any = UNCHANGED
     strip: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
@@ -45,6 +46,7 @@ class Budgeted(NamedTuple):
     look: Any = UNCHANGED
     answers: Any = UNCHANGED
     strip: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
@@ -58,6 +60,7 @@ class Compared(NamedTuple):
     look: Any = UNCHANGED
     answers: Any = UNCHANGED
     strip: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
@@ -71,6 +74,7 @@ class Stopped(NamedTuple):
     """Stop was pressed, or something else overtook the run."""
 
     answers: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     looks: Any = None

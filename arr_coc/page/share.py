@@ -7,7 +7,7 @@ import base64
 import json
 from urllib.parse import urlencode
 
-from arr_coc.page import cost, viewer
+from arr_coc.page import cost, saw, viewer, why
 from arr_coc.page.board import Shown, board
 from arr_coc.page.film import gif
 from arr_coc.page.frame import COPY_JS, CSS, HOME_JS, LINE, TITLE, escaped
@@ -137,14 +137,14 @@ def page_file(shown: Shown) -> str:
     question = escaped(shown["result"]["question"])
     scripts = "".join(
         f"<script>(() => {{ const element = document.body;\n{code}\n}})();</script>"
-        for code in (viewer.SCRIPT, cost.SCRIPT)
+        for code in (viewer.SCRIPT, saw.SCRIPT, why.SCRIPT, cost.SCRIPT)
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{TITLE}: {question}</title><style>{CSS}{PLAIN_CSS}</style></head>"
         f'<body><main class="gradio-container"><h1>{question}</h1>'
-        f"<p>{LINE}</p>{pieces.look}{pieces.answers}{pieces.strip}{pieces.why}"
+        f"<p>{LINE}</p>{pieces.look}{pieces.answers}{pieces.strip}{pieces.saw}{pieces.why}"
         f"{pieces.cost}</main>{scripts}</body></html>"
     )
 

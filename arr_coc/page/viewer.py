@@ -26,6 +26,13 @@ SOURCES = [
 SCRIPT = (
     f"{''.join(SOURCES)}\narrViewer(element, typeof trigger === 'undefined' ? null : trigger);\n"
 )
+# For what draws beside the viewer: which part's script runs first, nobody says.
+WHEN_IT_CAN = """
+(function begin() {{
+    if (window.arrPaint) {call};
+    else requestAnimationFrame(begin);
+}})();
+"""
 SIDE = 640  # pixels of the longer side of the picture that is sent
 LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
 THIN, LONGEST = (
@@ -66,6 +73,12 @@ VIEWS = {
 FIRST = "kept"  # of the views
 HINT = "Point at a place to see what it was given."
 ROLLS = "This picture is long: scroll it to see the rest."
+
+
+def script(names: Sequence[str], call: str) -> str:
+    """Sources of this folder, and a call that waits for `paint.js`, which the viewer brings for all."""
+    sources = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
+    return "".join(sources) + WHEN_IT_CAN.format(call=call)
 
 
 def picture_url(image: Image.Image) -> str:

@@ -38,6 +38,7 @@ from arr_coc.config import (
     WHENS,
     Config,
     Tensions,
+    small_grid,
 )
 from arr_coc.service import intake, token_grid
 from arr_coc.service.decision import describe_where
@@ -246,7 +247,7 @@ def compare_stream(
                 where = describe_where(realization)
             yield "focused", focused
     if request.shrunk and where and not focused["error"]:
-        options["grid"] = small_grid(where["grid"], focused["visual_tokens"])
+        options["grid"] = small_grid(tuple(where["grid"]), focused["visual_tokens"])
         for shrunk, _ in _looks(model, request, use_arr_coc=False, **options):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
@@ -283,13 +284,6 @@ def _besides(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
     except Exception as error:  # a worker must live on
         log.exception("a decision failed")
         yield "error", sentence(error)
-
-
-def small_grid(grid: list[int], tokens: int) -> tuple[int, int]:
-    """Rows and columns of the picture shrunk to at most `tokens`, its aspect kept."""
-    from arr_coc.qwen import inputs
-
-    return inputs.small_grid(tuple(grid), tokens)
 
 
 def warm_up(model: Any) -> None:
