@@ -19,11 +19,11 @@ from arr_coc.config import (
     SHARE,
     Config,
     one_of,
+    small_grid,
     tokens_for_share,
 )
 from arr_coc.pictures import as_read
 from arr_coc.qwen.answer import Answer
-from arr_coc.qwen.inputs import small_grid
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 
