@@ -39,6 +39,7 @@ IDEA |= {"config", "realizing"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
     "texture": set(),
+    "clips": {"config", "pictures"},
     "commands": {"config"},
     "config": set(),
     "digests": set(),
@@ -116,6 +117,7 @@ BELOW = {
 }
 # Rooms and files that may import each heavy library.
 OWNERS = {
+    "av": {"clips"},
     "kornia": {"texture"},
     "matplotlib": {"homunculus", "evaluate.plots"},
     "pyarrow": {"evaluate.store", "evaluate.summary"},
