@@ -121,7 +121,7 @@ def read_clip(
     if len(pictures) < len(wanted):
         raise _damaged(kind)
     start = times[0]
-    return Clip(tuple(pictures), tuple(round(times[number] - start, 6) for number in wanted))
+    return Clip(tuple(pictures), tuple(times[number] - start for number in wanted))
 
 
 def _as_picture(frame: Image.Image | np.ndarray) -> Image.Image:

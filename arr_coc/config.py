@@ -35,6 +35,9 @@ NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
 # 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
 MAX_PIXELS = 1024 * 1024
+# All moments of a clip together, two frames each: 4096 visual tokens, 16 moments of 256. Of so many pictures
+# a question can be asked at once.
+MAX_CLIP_PIXELS, MAX_PICTURES = 4 * MAX_PIXELS, 6
 # Tokens of an answer, and seconds of decoding after which it ends with what there is by then.
 NEW_TOKENS, MAX_NEW_TOKENS = 32, 1024
 DEADLINE_S = 60.0

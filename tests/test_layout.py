@@ -57,7 +57,7 @@ BELOW = {
     "realizing": IDEA,
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
-    "qwen": IDEA | {"homunculus", "naming"},
+    "qwen": IDEA | {"clips", "homunculus", "naming"},
     "benchmark": {
         "check",
         "commands",

@@ -81,3 +81,24 @@ def chat(base: str, tokenizer: Any, image_token: int) -> None:
             f"base {base!r} has a chat template that writes {pad!r} {places} times for one picture, "
             "expected once"
         )
+
+
+def clip(tokenizer: Any, video_token: int) -> None:
+    """Whether the tokenizer can put a clip into a chat.
+
+    Raises:
+        ValueError: naming the token or the template that is missing.
+    """
+    pad = tokenizer.convert_ids_to_tokens(video_token)
+    if pad is None or tokenizer.convert_tokens_to_ids(pad) != video_token:
+        raise ValueError(
+            f"the base cannot be asked about clips: its {TOKENIZER} has no token {video_token}, which its "
+            "config.json names as video_token_id, expected '<|video_pad|>'"
+        )
+    content = [{"type": "video"}, {"type": "text", "text": "what is it?"}]
+    text = tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False)
+    if (places := text.count(pad)) != 1:
+        raise ValueError(
+            f"the base cannot be asked about clips: its chat template writes {pad!r} {places} times for one, "
+            "expected once"
+        )

@@ -15,13 +15,15 @@ from PIL import Image
 from torch import Tensor
 from transformers import DynamicCache
 
+from arr_coc.clips import Clip
 from arr_coc.components import Components
 from arr_coc.config import MAX_PIXELS, NO_REVISION, Config
 from arr_coc.qwen import context as encoder_context
 from arr_coc.qwen import encoding, finite, weights
+from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
-from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
+from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt, Views
 from arr_coc.qwen.loading import wider_dtype
 from arr_coc.qwen.paying import StageTimes
 from arr_coc.realizing import Glance, Realization
@@ -189,6 +191,21 @@ class QwenHost:
         """The image as the stock processor prepares it, at most `max_pixels`."""
         return self.inputs.picture(image)
 
+    def prepare_views(
+        self,
+        given: Clip | Sequence[Image.Image],
+        question: str,
+        grid: tuple[int, int] | None = None,
+    ) -> Views:
+        """A clip, or several pictures, and the prompt, as `Inputs`; `grid` is for a clip alone."""
+        if isinstance(given, Clip):
+            return self.inputs.prepare_clip(given, question, grid)
+        return self.inputs.prepare_pictures(given, question)
+
+    def shrunk(self, picture: Picture, grid: tuple[int, int]) -> Picture:
+        """A picture, every frame of it, as `grid` visual tokens; see `Inputs.shrunk`."""
+        return self.inputs.shrunk(picture, grid)
+
     def resized(
         self,
         image: Image.Image,
@@ -204,24 +221,50 @@ class QwenHost:
 
     def encode(self, picture: Picture, realization: Realization | None) -> TokenSet:
         """Visual tokens of a picture: all of them (None), or those a Realization keeps."""
-        if realization is None:
-            return self.encode_with(encoding.encode_all, picture)
-        allocation, config = realization.allocation, realization.config
-        if config.prune == "after":
-            return encoding.cut(self.encode_with(encoding.encode_all, picture), allocation)
+        return self.encode_each([picture], realization and [realization])[0]
+
+    def encode_each(
+        self, pictures: Sequence[Picture], realizations: Sequence[Realization] | None
+    ) -> list[TokenSet]:
+        """As `encode` of each picture, in one call of the encoder; none sees another.
+
+        `realizations` are one for each, of one config, or None for all tokens of all pictures.
+        """
         visual = self.model.model.visual
-        parts = self.policy(config)
-        kind = encoding.context_kind(realization, parts, visual)
-        context = glance_context(self, picture, realization) if kind == "glance" else None
-        cells = config.surrounding_cells(picture.grid) if kind == "cells" else 0
-        halo = config.halo if kind == "cells" else 0.0
-        rest = (cells, halo, context, parts and parts.lora)
-        tokens = self.encode_with(encoding.encode_before, picture, allocation, *rest)
-        if context is not None and context.dtype != visual.dtype:
+        if realizations is None:
+            return encoding.encode_pictures(visual, pictures)
+        allocations = [realization.allocation for realization in realizations]
+        if realizations[0].config.prune == "after":
+            whole = encoding.encode_pictures(visual, pictures)
+            return [encoding.cut(tokens, kept) for tokens, kept in zip(whole, allocations)]
+        tokens, contexts = self._encode_kept(pictures, realizations)
+        if any(context and context.dtype != visual.dtype for context in contexts):
             # The tower overflowed and runs in float32 from here on, and so must what it recorded.
-            rest = (cells, halo, glance_context(self, picture, realization), parts and parts.lora)
-            tokens = self.encode_with(encoding.encode_before, picture, allocation, *rest)
-        return self.adapted(tokens, realization)
+            tokens, _ = self._encode_kept(pictures, realizations)
+        return [self.adapted(own, decided) for own, decided in zip(tokens, realizations)]
+
+    def _encode_kept(
+        self, pictures: Sequence[Picture], realizations: Sequence[Realization]
+    ) -> tuple[list[TokenSet], list[EncoderContext | None]]:
+        """Kept tokens as the encoder gives them, and the contexts beside which they were encoded."""
+        visual, config = self.model.model.visual, realizations[0].config
+        parts = self.policy(config)
+        kind = encoding.context_kind(realizations[0], parts, visual)
+        contexts = [
+            glance_context(self, picture, own) if kind == "glance" and len(own.allocation) else None
+            for picture, own in zip(pictures, realizations)
+        ]
+        around = [config.surrounding_cells(p.grid) if kind == "cells" else 0 for p in pictures]
+        tokens = encoding.encode_kept(
+            visual,
+            pictures,
+            [own.allocation for own in realizations],
+            around,
+            config.halo if kind == "cells" else 0.0,
+            contexts,
+            parts and parts.lora,
+        )
+        return tokens, contexts
 
     def encode_with(
         self, encoder: Callable[..., TokenSet], picture: Picture, *rest: Any
