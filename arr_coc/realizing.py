@@ -6,7 +6,7 @@ The Realizer asks a host for four small things (`Host`); pictures, API and evalu
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -179,11 +179,11 @@ class Realizer:
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)
             participatory, coupled = self._participatory(question, glance, textures, grid)
-            own = self._tensions(question, (propositional, perspectival, participatory))
+            maps = (propositional, perspectival, participatory)
+            own = self._tensions(question, [maps])
             tensions, source = (config.tensions, "imposed") if config.tensions else own
             kept = glance.tokens if keeps_glance(config, glance, tensions, budget) else 0
             scalars = self._scalars()
-            maps = (propositional, perspectival, participatory)
             relevance, allocation = decide(maps, tensions, budget - kept, config.allocator, scalars)
         return Realization(
             question=question,
@@ -224,14 +224,15 @@ class Realizer:
             return Scalars(*(float(value) for value in self.components.scalars()))
 
     def _tensions(
-        self, question: str, maps: tuple[Tensor, Tensor, Tensor | None]
+        self, question: str, maps: Sequence[tuple[Tensor, Tensor, Tensor | None]]
     ) -> tuple[Tensions, str]:
-        """The tensions chosen for a question and its maps, and by what."""
+        """The tensions chosen for a question and the maps of each picture, and by what."""
         if self.components is None or self.components.policy is None:
             return balancing.lexical_tensions(question), "lexical prior"
         # The policy was trained on three maps: one that is missing counts as empty.
-        known = [m if m is not None else torch.zeros_like(maps[0]) for m in maps]
-        statistics = balancing.map_statistics(torch.stack(known, 1))
+        known = [[m if m is not None else torch.zeros_like(own[0]) for m in own] for own in maps]
+        each = [balancing.map_statistics(torch.stack(own, 1)) for own in known]
+        statistics = torch.stack(each).mean(0)
         with torch.inference_mode():
             embedding = self.host.embed(question).to(statistics.device)
             values = self.components.policy(embedding, statistics)[0]

@@ -35,7 +35,7 @@ IDEA = {
     "lora",
     "components",
 }
-IDEA |= {"config", "realizing"}
+IDEA |= {"config", "motion", "realizing", "temporal"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
     "texture": set(),
@@ -54,7 +54,9 @@ BELOW = {
     "attending": {"config"},
     "allocators": {"attending", "config"},
     "components": {"config", "adapting", "balancing", "knowing", "lora"},
-    "realizing": IDEA,
+    "motion": {"texture"},
+    "realizing": IDEA - {"motion", "temporal"},
+    "temporal": IDEA,
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
     "qwen": IDEA | {"clips", "homunculus", "naming"},

@@ -99,6 +99,6 @@ def clip(tokenizer: Any, video_token: int) -> None:
     text = tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False)
     if (places := text.count(pad)) != 1:
         raise ValueError(
-            f"the base cannot be asked about clips: its chat template writes {pad!r} {places} times for one, "
-            "expected once"
+            f"the base cannot be asked about clips: its chat template writes {pad!r} {places} times for "
+            "one, expected once"
         )

@@ -11,21 +11,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import torch
-from PIL import Image
 from torch import Tensor
 from transformers import DynamicCache
 
-from arr_coc.clips import Clip
 from arr_coc.components import Components
 from arr_coc.config import MAX_PIXELS, NO_REVISION, Config
 from arr_coc.qwen import context as encoder_context
 from arr_coc.qwen import encoding, finite, weights
 from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
-from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt, Views
+from arr_coc.qwen.glance import (
+    ATTENTION_SPAN,
+    glance_context,
+    layers_in,
+    take_glance,
+    take_glances,
+)
+from arr_coc.qwen.inputs import Ask, Inputs, Picture, Views
 from arr_coc.qwen.loading import wider_dtype
 from arr_coc.qwen.paying import StageTimes
+from arr_coc.qwen.preparing import Preparing
 from arr_coc.realizing import Glance, Realization
 
 log = logging.getLogger(__name__)
@@ -34,7 +39,7 @@ Made = TypeVar("Made")
 TOWER = "float16 overflowed in the vision tower on a picture; the tower runs in float32 since."
 
 
-class QwenHost:
+class QwenHost(Preparing):
     """The stock model with its inputs, its trained components and a lock; see the module's docstring."""
 
     def __init__(
@@ -158,14 +163,6 @@ class QwenHost:
 
     # --- the Host protocol: what the Realizer asks for ---
 
-    def grid(self, image: Ask) -> tuple[int, int]:
-        """`(h, w)` visual tokens of a prepared image."""
-        return image.picture.grid
-
-    def pixels(self, image: Ask, side: int | None = None) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1]: every pixel, or `side` samples a side of each token."""
-        return image.picture.samples(side) if side else image.picture.pixels()
-
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""
         return self.model.get_input_embeddings()(self.inputs.ids(question)).float().mean(1)
@@ -179,45 +176,17 @@ class QwenHost:
         """
         return take_glance(self, image, tokens, layers)
 
-    # --- the parts of an answer ---
-
-    def prepare(
-        self, image: Image.Image, question: str, grid: tuple[int, int] | None = None
-    ) -> Ask:
-        """Picture and prompt, as `Inputs.prepare`."""
-        return self.inputs.prepare(image, question, grid)
-
-    def picture(self, image: Image.Image) -> Picture:
-        """The image as the stock processor prepares it, at most `max_pixels`."""
-        return self.inputs.picture(image)
-
-    def prepare_views(
+    def glances(
         self,
-        given: Clip | Sequence[Image.Image],
+        views: Views,
         question: str,
-        grid: tuple[int, int] | None = None,
-    ) -> Views:
-        """A clip, or several pictures, and the prompt, as `Inputs`; `grid` is for a clip alone."""
-        if isinstance(given, Clip):
-            return self.inputs.prepare_clip(given, question, grid)
-        return self.inputs.prepare_pictures(given, question)
+        tokens: Sequence[int],
+        layers: list[int] | None = None,
+    ) -> list[Glance]:
+        """One low-resolution pass over all of them, as `glance`; its cache is thrown away."""
+        return take_glances(self, views, tokens, layers)
 
-    def shrunk(self, picture: Picture, grid: tuple[int, int]) -> Picture:
-        """A picture, every frame of it, as `grid` visual tokens; see `Inputs.shrunk`."""
-        return self.inputs.shrunk(picture, grid)
-
-    def resized(
-        self,
-        image: Image.Image,
-        grid: tuple[int, int],
-        box: tuple[float, float, float, float] | None = None,
-    ) -> Picture:
-        """The image, or a box of it, as `grid` visual tokens; see `Inputs.resized`."""
-        return self.inputs.resized(image, grid, box)
-
-    def prompt(self, picture: Picture, question: str) -> Prompt:
-        """The chat prompt around the picture's tokens, with the stock model's positions."""
-        return self.inputs.prompt(picture, question)
+    # --- the parts of an answer ---
 
     def encode(self, picture: Picture, realization: Realization | None) -> TokenSet:
         """Visual tokens of a picture: all of them (None), or those a Realization keeps."""

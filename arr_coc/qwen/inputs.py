@@ -171,16 +171,15 @@ class Picture:
         return self._with_later(own, [p.units(index) for p in self.later])
 
     def frames(self, side: int | None) -> Tensor:
-        """`(F, 3, H, W)` of each frame that differs, as `pixels`, or as `samples` of a side."""
-        shown = [p.samples(side) if side else p.pixels() for p in (self, *self.later)]
-        return torch.cat(shown)
+        """`(F, 3, H, W)` of every frame, as `pixels`, or as `samples` of a side."""
+        return torch.cat([p.samples(side) if side else p.pixels() for p in (self, *self.later)])
 
     def pixels(self) -> Tensor:
         """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it; the first frame of a moment."""
         return self._as_tensor(self.image)
 
     def samples(self, side: int) -> Tensor:
-        """`(1, 3, h * side, w * side)` sRGB in [0, 1]: means over equal parts of each token, as `pixels`."""
+        """`(1, 3, h * side, w * side)`: as `pixels`, means over equal parts of each token."""
         h, w = self.grid
         small = self.image.resize((w * side, h * side), Image.Resampling.BOX)
         return self._as_tensor(small)
@@ -216,6 +215,11 @@ class Ask:
         """The one picture, as `Views` have several."""
         return (self.picture,)
 
+    @property
+    def tokens(self) -> int:
+        """As `Picture`."""
+        return self.picture.tokens
+
 
 @dataclass(frozen=True)
 class Views:
@@ -230,6 +234,11 @@ class Views:
     pictures: tuple[Picture, ...]
     prompt: Prompt
     times: tuple[float, ...] | None = None
+
+    @property
+    def tokens(self) -> int:
+        """N, the native visual tokens of all of them."""
+        return sum(picture.tokens for picture in self.pictures)
 
 
 class Inputs:
@@ -273,18 +282,16 @@ class Inputs:
         Raises:
             ValueError: where the checkpoint has no token or no template for clips.
         """
-        together = self.geometry.temporal
-        starts = range(0, len(clip.frames), together)
+        together, count = self.geometry.temporal, len(clip.frames)
+        starts = range(0, count, together)
         most = min(self.max_pixels, MAX_CLIP_PIXELS // len(starts))
         grid = grid or self.grid_of(clip.frames[0].size, most)
         frames = [self._at(frame, grid) for frame in clip.frames]
-        moments = tuple(
-            replace(frames[start], later=tuple(frames[start + 1 : start + together]))
-            for start in starts
-        )
+        later = [tuple(frames[start + 1 : start + together]) for start in starts]
+        moments = tuple(replace(frames[start], later=own) for start, own in zip(starts, later))
         # The stock processor's: the middle between a moment's first frame and its last.
-        last = [min(start + together, len(frames)) - 1 for start in starts]
-        times = tuple((clip.times[i] + clip.times[j]) / 2 for i, j in zip(starts, last))
+        ends = [min(start + together, count) - 1 for start in starts]
+        times = tuple((clip.times[i] + clip.times[j]) / 2 for i, j in zip(starts, ends))
         return Views(moments, self.chat.about_clip(grid, times, question), times)
 
     def picture(self, image: Image.Image) -> Picture:
@@ -339,5 +346,5 @@ class Inputs:
         return self.chat.about_pictures([picture.grid], question)
 
     def ids(self, text: str) -> Tensor:
-        """`(1, L)` token ids of a text, without special tokens around it."""
+        """As `Chat.ids`."""
         return self.chat.ids(text)

@@ -1,6 +1,6 @@
 """Prompts: the chat around blocks of visual tokens, in ids and native positions.
 
-A picture is one block. A clip has a block for each of its moments, each after the time at which it was; several
+A picture is one block. A clip has one for each of its moments, after the time at which it was; several
 pictures have one each. Every block counts rows and columns from a position of its own, as the stock
 model's `get_rope_index` has it.
 """
