@@ -70,13 +70,12 @@ def at_budgets(
     return found
 
 
-def mattered(model: Any, picture: Path, question: str) -> Mattered | None:
-    """Which kept places the usual focused answer hangs on; None where its cells are coarse."""
-    image = comparing.check(str(picture), question).image
-    try:
-        return describe_mattering(model, image, question)
-    except ValueError:
+def mattered(model: Any, picture: Path, question: str, usual: ComparisonResult) -> Mattered | None:
+    """Which kept places the `usual` focused answer hangs on; None where nothing was decided."""
+    where = usual["where"]
+    if where is None or where["fallback"]:
         return None
+    return describe_mattering(model, comparing.check(str(picture), question).image, question)
 
 
 def median_look(looks: list[LookResult]) -> LookResult:
@@ -152,7 +151,7 @@ def record(
                 budgets=at_budgets(
                     model, picture, entry["question"], repetitions, compared["result"], shares
                 ),
-                mattered=mattered(model, picture, entry["question"]),
+                mattered=mattered(model, picture, entry["question"], compared["result"]),
             )
         )
     about = About(

@@ -112,7 +112,7 @@ def test_weights_with_maps_change_only_what_is_encoded_beside_a_glance(
 def test_maps_alone_learn_where_they_are_trained_alone(bundled):
     from test_train import learner
 
-    from arr_coc.train.data import SceneSamples
+    from arr_coc.train.drawn import SceneSamples
     from arr_coc.train.frozen import gather
 
     module = learner(bundled, ["heads", "lora"])

@@ -13,11 +13,10 @@ from arr_coc.config import Config
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate.questions import Item, Ref
 from arr_coc.peers.methods import METHODS
-from arr_coc.qwen import attention
+from arr_coc.qwen import attention, mattering
 from arr_coc.qwen.layers import embedded, run_layers
 from arr_coc.service import comparing
-from arr_coc.train import data as train_data
-from arr_coc.train import frozen
+from arr_coc.train import drawn, frozen
 from arr_coc.train.learner import Learner
 from arr_coc.train.trainer import Guard
 
@@ -89,6 +88,13 @@ def test_both_looks_answer_as_in_the_wider_dtype(place, picture):
         for look, ours in (("full", False), ("focused", True)):
             answer = wide.generate(picture, QUESTION, ours, max_new_tokens=3)
             assert result[look]["text"] == answer.text
+
+
+@pytest.mark.parametrize("place", ["the logits", "a DeepStack plane"], indirect=True)
+def test_what_matters_is_asked_in_a_wider_dtype(place, picture):
+    host = poisoned(place)
+    found = mattering.examine(host, picture, QUESTION, Config(budget=6)).mattering
+    assert found.loss.isfinite().all() and is_said(host)
 
 
 CONFIGS = {
@@ -166,7 +172,7 @@ def test_queries_are_scaled_before_they_meet_keys(picture):
 
 @pytest.fixture
 def samples():
-    scene = train_data.SceneSamples(500_000_002, 40, 2)[33]
+    scene = drawn.SceneSamples(500_000_002, 40, 2)[33]
     return [replace(scene, image=scene.image.resize((128, 128)))]
 
 

@@ -69,6 +69,11 @@ def test_which_places_mattered_is_recorded(folder):
     assert len(mattered["loss"]) == len(kept) and 0 < mattered["probability"] <= 1
 
 
+@pytest.mark.parametrize("where", [None, {"fallback": "nothing was decided"}])
+def test_what_was_not_decided_is_not_asked_what_mattered(where, tmp_path):
+    assert record.mattered(None, tmp_path / "unread.png", "a number?", {"where": where}) is None
+
+
 def test_the_page_shows_it_with_no_click(folder):
     cards = frame.load_examples(folder)
     shown = board.recorded(folder, cards[0], load(folder))

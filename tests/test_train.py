@@ -25,7 +25,7 @@ from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import __main__ as train
 from arr_coc.train import data as train_data
-from arr_coc.train import frozen, relaxation, report, sources, trainer
+from arr_coc.train import drawn, frozen, relaxation, report, sources, trainer
 from arr_coc.train.decision import decide
 from arr_coc.train.frozen import gather
 from arr_coc.train.learner import Learner, notes
@@ -49,7 +49,7 @@ def learner(host, parts=ALL_PARTS, seed=0):
 
 @pytest.fixture
 def samples():
-    data = train_data.SceneSamples(FIRST_SEED, 40, 2)
+    data = drawn.SceneSamples(FIRST_SEED, 40, 2)
     found = [data[i] for i in (33, 34)]
     assert {sample.image.size for sample in found} == {(256, 256)}
     return found
@@ -121,7 +121,7 @@ def test_a_share_of_one_is_the_stock_model_and_of_zero_a_dropped_token(tiny, pic
 
 
 def test_gradients_reach_every_part_after_the_first_step(bundled):
-    module, data = learner(bundled), train_data.SceneSamples(FIRST_SEED, 40, 6)
+    module, data = learner(bundled), drawn.SceneSamples(FIRST_SEED, 40, 6)
     samples = [data[i] for i in (33, 34)]  # some of their answers are at the kept places
     names = {name for name, _ in module.named_parameters()}
     assert all(name.startswith("parts.") for name in names), "the base is in the module tree"
@@ -292,7 +292,7 @@ def test_the_command_writes_weights_that_load_and_says_what_went_in(straight):
     assert saved and all(name.startswith("parts.") for name in saved)
     decision = json.loads((work / "trail.jsonl").read_text().splitlines()[0])
     assert len(decision["kept"]) == decision["budget"] and decision["question"]
-    data = train_data.SceneSamples(FIRST_SEED, 6, 2)
+    data = drawn.SceneSamples(FIRST_SEED, 6, 2)
     assert decision["truth"] == data[decision["sample"]].questions[0].answer
     assert "answer" not in decision and isinstance(decision["said"], str)
     stages = json.loads((work / "stages.jsonl").read_text().splitlines()[0])

@@ -10,9 +10,10 @@ from arr_coc.attending import TopK, uniform
 from arr_coc.balancing import Combiner, Scalars, combine, lexical_tensions
 from arr_coc.config import Tensions, spread
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch, coupled
-from arr_coc.scenes import scene
+from arr_coc.scenes import asking, scene
+from arr_coc.scenes.questions import Question
 from arr_coc.train import data as train_data
-from arr_coc.train import losses, relaxation
+from arr_coc.train import drawn, losses, relaxation
 from arr_coc.train import phrases as train_phrases
 
 
@@ -230,17 +231,17 @@ def test_tensions_at_their_ends_and_a_single_head_cost_diversity():
 
 
 def test_after_the_plain_scenes_a_third_is_low_in_contrast(monkeypatch):
-    data = train_data.SceneSamples(500_000_000, 60, 1)  # 18 of them plain
+    data = drawn.SceneSamples(500_000_000, 60, 1)  # 18 of them plain
     numbers = [3, 17, *range(18, 40)]
     found = [np.asarray(data[i].image, float) for i in numbers]
     again = np.asarray(data[18].image, float)
-    monkeypatch.setattr(train_data, "FAINT_SHARE", 0.0)
+    monkeypatch.setattr(drawn, "FAINT_SHARE", 0.0)
     full = [np.asarray(data[i].image, float) for i in numbers]
     assert np.array_equal(found[2], again)
     faint = np.array([not np.array_equal(a, b) for a, b in zip(found, full)])
     assert not faint[:2].any() and 0.15 < faint[2:].mean() < 0.55
     for a, b in zip(found, full):
-        assert train_data.FAINTEST - 0.02 < a.std((0, 1)).mean() / b.std((0, 1)).mean() <= 1.01
+        assert drawn.FAINTEST - 0.02 < a.std((0, 1)).mean() / b.std((0, 1)).mean() <= 1.01
         assert abs(a.mean((0, 1)) - b.mean((0, 1))).max() < 1.5
 
 
@@ -265,16 +266,44 @@ def test_what_guides_the_tensions_reads_the_question_without_its_instruction():
 
 
 def test_samples_repeat_and_get_harder():
-    data = train_data.SceneSamples(500_000_000, 40, 3)
+    data = drawn.SceneSamples(500_000_000, 40, 3)
     assert data[3].questions == data[3].questions and len(data[3].questions) == 3
     kinds = [{a.kind for a in data[i].questions} for i in (*range(6), *range(28, 40))]
-    is_hard = [any(k <= set(hard) for hard in train_data.HARD_KINDS) for k in kinds]
+    is_hard = [any(k <= set(hard) for hard in drawn.HARD_KINDS) for k in kinds]
     assert sum(is_hard[6:]) >= 4 and not any(is_hard[:6])
+
+
+def test_the_large_world_is_taught_by_many_hands_beside_the_small_one():
+    data = drawn.SceneSamples(500_000_000, 64, 2, world="large", hand="any")
+    first = {data._lesson(block) for block in range(400)}
+    assert first == set(drawn.LESSONS["large"]) and {one.world for one in first} == {
+        "small",
+        "large",
+    }
+    large = next(n for n in range(64) if data._lesson(n // drawn.BLOCK).world == "large")
+    size = data._lesson(large // drawn.BLOCK).size
+    assert data[large].image.size == size and data[large].questions == data[large].questions
+    with pytest.raises(ValueError, match="hand 'fxemoji' is not for training"):
+        drawn.SceneSamples(500_000_000, 64, 2, hand="fxemoji")
+    with pytest.raises(ValueError, match="unknown world 'round'; known: small, large"):
+        drawn.SceneSamples(500_000_000, 64, 2, world="round")
+
+
+def test_a_large_scene_is_asked_in_many_manners():
+    question = Question("Where is it?", "left", "where", ((0, 0, 9, 9),))
+    rng = np.random.default_rng(0)
+    lesson = drawn.LESSONS["large"][-1]
+    found = {drawn._taught(rng, question, lesson) for _ in range(60)}
+    assert {one.question for one in found} > {"Where is it?", "where is it?", "Where is it"}
+    assert {one.instruction for one in found} == set(asking.ENDINGS.values())
+    assert all(one.boxes == question.boxes and one.is_located for one in found)
+    plain = {drawn._taught(rng, question, drawn.LESSONS["large"][0]) for _ in range(60)}
+    assert {(one.question, one.instruction) for one in plain} == {("Where is it?", "")}
 
 
 def test_seeds_for_evaluation_are_never_trained_on():
     with pytest.raises(ValueError, match="where the seeds for evaluation begin"):
-        train_data.SceneSamples(scene.DEV_SEED - 100, 40, 3)
+        drawn.SceneSamples(scene.DEV_SEED - 100, 40, 3)
 
 
 def test_evidence_is_the_share_of_a_cell_inside_the_boxes():

@@ -1,4 +1,4 @@
-"""Clips and several pictures on stock Qwen3-VL: the prompt, the patches and the answers are the stock ones."""
+"""Clips and several pictures on stock Qwen3-VL: prompt, patches and answers are the stock ones."""
 
 from dataclasses import replace
 from types import SimpleNamespace

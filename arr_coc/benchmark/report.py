@@ -40,20 +40,29 @@ def lower_quartile(values: Sequence[float]) -> float:
     return float(np.percentile(values, 25, method="lower"))
 
 
-def slower_than_ever(summary: Sequence[Row], before: Path) -> dict[str, float]:
-    """For each size, how many times as long as in its fastest report stock took; noted in the new one.
+def fastest_stock(summary: Sequence[Row], before: Path) -> dict[str, float]:
+    """Stock's median seconds at each size of this run, or fewer where a report before it had fewer.
 
     Args:
         summary: of this run.
         before: the report that this one replaces, which knows the fastest seconds; it may be absent.
     """
-    own = {
+    known = json.loads(before.read_text()).get("fastest_stock_s", {}) if before.exists() else {}
+    own = _stock_seconds(summary)
+    return {size: min(seconds, known.get(size, seconds)) for size, seconds in own.items()}
+
+
+def against_fastest(summary: Sequence[Row], fastest: dict[str, float]) -> dict[str, float]:
+    """For each size, how many times as long as in its fastest report stock took."""
+    return {size: s / fastest[size] for size, s in _stock_seconds(summary).items()}
+
+
+def _stock_seconds(summary: Sequence[Row]) -> dict[str, float]:
+    return {
         str(e["image_tokens"]): e["time_to_first_token_s"]["median"]
         for e in summary
         if e["case"] == STOCK
     }
-    known = json.loads(before.read_text()).get("fastest_stock_s", {}) if before.exists() else {}
-    return {size: seconds / min(seconds, known.get(size, seconds)) for size, seconds in own.items()}
 
 
 def median_and_range(values: Sequence[float]) -> dict[str, float]:

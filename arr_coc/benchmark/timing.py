@@ -2,18 +2,15 @@
 
 import json
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm import tqdm
 
 from arr_coc.benchmark.cases import QUESTION, Case, image_of
-from arr_coc.peers.names import STOCK
-from arr_coc.qwen.batch import first_token
-from arr_coc.qwen.memory import peak_memory, reset_peak_memory
+from arr_coc.peers.clock import timed
+from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.model import ARRCOCQwen
 
 STAGES = ("preprocess", "glance", "relevance", "select", "encode", "prefill")
@@ -29,43 +26,22 @@ def run_case(host: ARRCOCQwen, case: Case) -> Row:
     image = image_of(case.tokens, host.geometry.unit_pixels)
     reset_peak_memory(host.device)
     load = os.getloadavg()[0]
-    host.synchronize()
-    start = time.perf_counter()
-    with torch.inference_mode():
-        ask = host.prepare(image, QUESTION)
-        if case.name == STOCK:
-            _ = ask.picture.patches  # stock needs all of them: this is its preparing
-        host.synchronize()
-        prepared = time.perf_counter()
-        reduced = case.method(host, ask, QUESTION, case.budget)
-        host.synchronize()
-        chosen = time.perf_counter()
-        first_token(host, reduced.prompt, reduced)
-    host.synchronize()
-    end = time.perf_counter()
+    found = timed(host, case.method, image, QUESTION, QUESTION, lambda _: case.budget)
+    reduced = found.reduced
     if reduced.realization is not None and reduced.realization.fallback:
         raise RuntimeError(f"{case.name} fell back: {reduced.realization.fallback}")
     text = reduced.prompt.prefix.shape[1] + reduced.prompt.suffix.shape[1]
-    prompt_tokens = text + reduced.visual_tokens
-    stages = dict.fromkeys(STAGES, 0.0) | reduced.seconds
-    stages |= {"preprocess": prepared - start, "prefill": end - chosen}
+    stages = dict.fromkeys(STAGES, 0.0) | found.stages
     row = {"case": case.name, "image_tokens": case.tokens, "budget": case.budget}
     row |= {f"{name}_s": seconds for name, seconds in stages.items()}
     return row | {
-        "time_to_first_token_s": end - start,
-        "overhead_s": end - start - stages["encode"] - stages["prefill"],
+        "time_to_first_token_s": found.seconds,
+        "overhead_s": found.seconds - stages["encode"] - stages["prefill"],
         "visual_tokens": reduced.visual_tokens,
-        "kv_cache_bytes": kv_bytes_per_token(host) * prompt_tokens,
+        "kv_cache_bytes": kv_bytes_per_token(host.model) * (text + reduced.visual_tokens),
         "peak_memory_bytes": peak_memory(host.device)[0],
         "load_average": load,
     }
-
-
-def kv_bytes_per_token(host: ARRCOCQwen) -> int:
-    """Keys and values of one token, over all text layers."""
-    text = host.model.config.get_text_config()
-    width = text.num_key_value_heads * text.head_dim
-    return 2 * text.num_hidden_layers * width * host.model.dtype.itemsize
 
 
 def measure(host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path) -> list[Row]:

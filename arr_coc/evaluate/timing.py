@@ -13,11 +13,11 @@ is priced at nothing, ARR-COC's maps at what the benchmark saw.
 """
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from arr_coc.evaluate.rows import budget_tokens, check_fallback, question_for
 from arr_coc.evaluate.stats import LEVELS
 from arr_coc.evaluate.store import FULL
 from arr_coc.peers.base import Method
+from arr_coc.peers.clock import timed
 from arr_coc.peers.methods import METHODS
 from arr_coc.qwen.batch import first_token
 from arr_coc.qwen.model import ARRCOCQwen
@@ -188,21 +189,16 @@ def measure_time(
 
 def _timed(host: ARRCOCQwen, method: Method, share: float, item: Item) -> dict[str, float]:
     """One question from the image to the first token, as `ARRCOCQwen.stream` would pay for it."""
-    host.synchronize()
-    start = time.perf_counter()
-    with torch.inference_mode():
-        ask = host.prepare(item.image, item.text)
-        prepared = time.perf_counter()
-        budget = budget_tokens(share, ask.picture.tokens)
-        reduced = method(host, ask, question_for(method, item), budget)
-        chosen = time.perf_counter()
-        first_token(host, reduced.prompt, reduced)
-    host.synchronize()
-    end = time.perf_counter()
-    check_fallback(method.name, [reduced])
-    stages = {f"{stage}_s": seconds for stage, seconds in reduced.seconds.items()}
-    stages |= {"preprocess_s": prepared - start, "prefill_s": end - chosen}
-    return {"seconds": end - start, **stages}
+    found = timed(
+        host,
+        method,
+        item.image,
+        item.text,
+        question_for(method, item),
+        partial(budget_tokens, share),
+    )
+    check_fallback(method.name, [found.reduced])
+    return {"seconds": found.seconds, **{f"{name}_s": s for name, s in found.stages.items()}}
 
 
 def _modelled(

@@ -49,13 +49,15 @@ class ModelHandlers:
     ) -> None:
         """`local` knows the cards and their truth; `waiting` counts the requests that wait for the GPU."""
         self.local, self.loader, self.on_gpu, self.waiting = local, loader, on_gpu, waiting
-        self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds
+        self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds of comparisons
 
     def run(self, request: Request) -> Iterator[tuple[str, Any]]:
-        """The records of one request; how long it took is remembered, and noted where it is wished."""
+        """The records of one request, noted where it is wished; a comparison's seconds are remembered."""
         begun = time.monotonic()
-        yield from journal.noted(self.on_gpu(request), request)
-        self.took.append(time.monotonic() - begun)
+        for kind, value in journal.noted(self.on_gpu(request), request):
+            if kind == "result":  # the page reads no further
+                self.took.append(time.monotonic() - begun)
+            yield kind, value
 
     def on_waiting(self, turn: Turn | None = None, run: Any = "") -> str:
         """How long a request that was just made will wait, in a sentence; "" where it hardly will."""

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
+from anyio import to_thread
+
 from arr_coc.page.frame import escaped
 
 PICTURE = "/preview.png"
@@ -49,7 +51,9 @@ class Preview:
         if path not in ("/", PICTURE):
             await self.app(scope, receive, send)
             return
-        told = self.tell(dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"))))
+        parameters = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
+        # Both read pictures, for which other visitors do not wait.
+        told = await to_thread.run_sync(self.tell, parameters)
         if path == "/":
             tags = head(told, address(scope))
             await self.app(scope, receive, _Rewriting(send, tags))
@@ -93,7 +97,7 @@ def _is_html(message: dict[str, Any]) -> bool:
 
 
 async def _send_picture(told: Told, send: Send) -> None:
-    body = told.picture() if told.picture else b""
+    body = await to_thread.run_sync(told.picture) if told.picture else b""
     headers = [(b"content-type", b"image/png"), (b"content-length", str(len(body)).encode())]
     status = 200 if body else 404
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -29,7 +29,7 @@ from arr_coc.qwen.deciding import decided, views_of
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Ask, Views
-from arr_coc.qwen.memory import kv_cache_bytes, peak_memory, reset_peak_memory
+from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.preparing import Given
 from arr_coc.qwen.rounds import Timed, spend
 from arr_coc.realizing import Realization, stage
@@ -232,7 +232,7 @@ class Run:
         first = streamer.first_at or end
         self.seconds["prefill"] += first - start
         self.seconds["decode"] = end - first
-        measures = self._measures(streamer, sum(counts), ask, cache, ids.shape[1])
+        measures = self._measures(streamer, sum(counts), ask, ids.shape[1])
         ended = self._ended(streamer.ids, stop)
         measures = replace(
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
@@ -250,12 +250,7 @@ class Run:
         return "time" if stop.late else "length"
 
     def _measures(
-        self,
-        streamer: "_Streamer",
-        visual_tokens: int,
-        ask: Ask | Views,
-        cache: Cache,
-        prompt_length: int,
+        self, streamer: "_Streamer", visual_tokens: int, ask: Ask | Views, prompt_length: int
     ) -> Measures:
         peak, kind = peak_memory(self.host.device)
         decode, count = self.seconds["decode"], len(streamer.ids)
@@ -266,7 +261,7 @@ class Run:
             new_tokens=count,
             visual_tokens=visual_tokens,
             visual_tokens_full=ask.tokens,
-            kv_cache_bytes=kv_cache_bytes(cache, prompt_length),
+            kv_cache_bytes=kv_bytes_per_token(self.host.model) * prompt_length,
             peak_memory_bytes=peak,
             peak_memory_kind=kind,
         )

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from arr_coc.config import NEW_TOKENS, Config
+from arr_coc.qwen import finite
 from arr_coc.qwen.answer import without_state
 from arr_coc.qwen.batch import answer_batch, padded
 from arr_coc.qwen.encoding import TokenSet
@@ -45,12 +46,14 @@ class Mattering:
         ids: the answer's, end token included where it came to one.
         probability: of the answer with all K tokens.
         without: `(K,)` float32, the same with each token left out.
-        enough: how many tokens give the answer by themselves, those first whose loss is greatest.
+        order: `(K,)` int64, indices of the tokens, those first that cost most to leave out.
+        enough: how many tokens, the first of `order`, give the answer by themselves.
     """
 
     ids: tuple[int, ...]
     probability: float
     without: Tensor
+    order: Tensor
     enough: int
 
     @property
@@ -60,7 +63,7 @@ class Mattering:
 
     def first(self, count: int) -> Tensor:
         """`(count,)` int64, the tokens that cost most to leave out, as indices in rising order."""
-        return self.without.argsort(stable=True)[:count].sort().values
+        return self.order[:count].sort().values
 
 
 def said_with(host: QwenHost, ask: Ask, sets: Sequence[TokenSet], answer: Sequence[int]) -> Said:
@@ -74,6 +77,7 @@ def said_with(host: QwenHost, ask: Ask, sets: Sequence[TokenSet], answer: Sequen
 
     Raises:
         ValueError: for no sets or an empty answer.
+        FloatingPointError: where the model's numbers overflowed.
     """
     if not sets or not answer:
         raise ValueError(f"{len(sets)} sets and {len(answer)} answer tokens, expected one at least")
@@ -95,6 +99,7 @@ def _said(host: QwenHost, ask: Ask, sets: Sequence[TokenSet], answer: Sequence[i
     at = batch.lengths[:, None] - back  # (R, answer)
     picked = hidden.gather(1, at[..., None].expand(-1, -1, hidden.shape[-1]))
     logits = host.model.lm_head(picked).float()
+    finite.check_logits(logits)
     wanted = torch.tensor(answer, device=logits.device).expand(len(sets), -1)
     chances = logits.log_softmax(-1).gather(2, wanted[..., None])[..., 0]
     same = (logits.argmax(-1) == wanted).all(1)
@@ -138,16 +143,20 @@ def what_matters(
         tokens: the K kept tokens that it answered from.
         stay: those of a glance that it held besides, which are not asked about; None for none.
         max_new_tokens: longest answer.
+
+    Raises:
+        FloatingPointError: where the model's numbers overflowed.
     """
     whole = _behind(stay, tokens)
     (answer,) = answer_batch(host, [ask.prompt], [whole], max_new_tokens)
     left_out = said_with(host, ask, [whole, *without_each(tokens, stay)], answer.ids)
     probability, without = float(left_out.probability[0]), left_out.probability[1:]
-    order = without.argsort(stable=True).to(tokens.features.device)
-    given = said_with(host, ask, prefixes(tokens, order, stay), answer.ids).same
+    order = without.argsort(stable=True)
+    beginnings = prefixes(tokens, order.to(tokens.features.device), stay)
+    given = said_with(host, ask, beginnings, answer.ids).same
     # With all of them it is given; but for a draw, which another padding may decide otherwise.
     enough = int(given.nonzero()[0, 0]) if given.any() else len(tokens)
-    return Mattering(answer.ids, probability, without, enough)
+    return Mattering(answer.ids, probability, without, order, enough)
 
 
 @dataclass(frozen=True)
@@ -184,16 +193,20 @@ def examine(
     if config.is_auto:
         raise ValueError('share is "auto", expected a number: what matters is asked of one budget')
     with host.lock, torch.inference_mode():
-        ask = host.prepare(image, question)
-        realization = Realizer(host, host.policy(config)).realize(ask, question, config)
-        if realization.fallback or not realization.allocation.is_native:
-            why = realization.fallback or f"allocator {config.allocator!r} gave coarse cells"
-            raise ValueError(f"what matters is asked of native cells that were decided: {why}")
-        glance, tokens = realization.kept_glance, host.encode(ask.picture, realization)
-        stay = glance.state.tokens if glance else None
-        found = what_matters(host, ask, tokens, stay)
-        smallest = _smallest(host, ask, realization, found)
-        return Examined(without_state(realization), found, smallest)
+        return host.once_more_if_narrow(lambda: _examine(host, image, question, config))
+
+
+def _examine(host: QwenHost, image: Image.Image, question: str, config: Config) -> Examined:
+    ask = host.prepare(image, question)
+    realization = Realizer(host, host.policy(config)).realize(ask, question, config)
+    if realization.fallback or not realization.allocation.is_native:
+        why = realization.fallback or f"allocator {config.allocator!r} gave coarse cells"
+        raise ValueError(f"what matters is asked of native cells that were decided: {why}")
+    glance, tokens = realization.kept_glance, host.encode(ask.picture, realization)
+    stay = glance.state.tokens if glance else None
+    found = what_matters(host, ask, tokens, stay)
+    smallest = _smallest(host, ask, realization, found)
+    return Examined(without_state(realization), found, smallest)
 
 
 def _smallest(
@@ -201,6 +214,10 @@ def _smallest(
 ) -> Tensor | None:
     """See `Examined`. Tokens that were encoded among others may say more than the same ones alone."""
     index = realization.allocation.native_index()
+    if (
+        not found.enough
+    ):  # no cell at all was asked for already, and has no pixels to confirm it from
+        return found.first(0)
     for count in range(found.enough, len(index)):
         chosen = found.first(count)
         if is_said(host, ask, realization, index[chosen], found.ids):
@@ -221,14 +238,11 @@ def is_said(
         host: that answered.
         ask: prompt and picture.
         realization: the decision they are from; its glance with its state where they are encoded beside it.
-        index: `(k,)` int64 in rising order; none at all is asked without visual tokens.
+        index: `(k,)` int64 in rising order, one at least.
         answer: token ids.
     """
-    if len(index):
-        fewer = replace(realization, allocation=cells_at(realization, index))
-        tokens = host.encode(ask.picture, fewer)
-    else:
-        tokens = host.encode(ask.picture, realization).at(slice(0))
+    fewer = replace(realization, allocation=cells_at(realization, index))
+    tokens = host.encode(ask.picture, fewer)
     glance = realization.kept_glance
     seen = _behind(glance.state.tokens if glance else None, tokens)
     return bool(said_with(host, ask, [seen], answer).same[0])

@@ -5,9 +5,9 @@ import os
 import platform
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import Cache
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"  # proc(5): resets the peak resident set size
@@ -16,13 +16,11 @@ CPU_KIND = "peak resident memory of the process during the call, weights include
 CPU_KIND_SINCE_START = "peak resident memory of the process since its start"
 
 
-def kv_cache_bytes(cache: Cache, tokens: int) -> int:
-    """Bytes of keys and values that `tokens` tokens take in a transformers cache, over all layers."""
-    return sum(
-        tokens * kept.shape[1] * kept.shape[3] * kept.element_size()
-        for layer in cache.layers
-        for kept in (layer.keys, layer.values)
-    )
+def kv_bytes_per_token(model: Any) -> int:
+    """Bytes of one token's keys and values over all text layers of a `Qwen3VLForConditionalGeneration`."""
+    text = model.config.get_text_config()
+    width = text.num_key_value_heads * text.head_dim
+    return 2 * text.num_hidden_layers * width * model.dtype.itemsize
 
 
 def reset_peak_memory(device: torch.device) -> None:

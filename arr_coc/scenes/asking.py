@@ -69,8 +69,13 @@ def put(text: str, manner: str = "plain", ending: str = "none") -> str:
 
 def put_somehow(rng: np.random.Generator, text: str) -> str:
     """The question as somebody may put it: a function of the generator, which is asked twice."""
+    return put(text, *somehow(rng))
+
+
+def somehow(rng: np.random.Generator) -> tuple[str, str]:
+    """One of `MANNERS` and one of `ENDINGS`, as often as people use them."""
     manner, ending = (
         list(shares)[rng.choice(len(shares), p=list(shares.values()))]
         for shares in (MANNER_SHARES, ENDING_SHARES)
     )
-    return put(text, manner, ending)
+    return manner, ending

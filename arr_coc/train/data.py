@@ -1,13 +1,11 @@
 """What the trained parts learn from: pictures with questions, answers, and boxes where known.
 
-Drawn scenes, a set of real pictures that lies here, or one on the Hub, streamed. Sample i of scenes is a
-pure function of the first seed and i, so a run can resume and several processes share one order.
+A set of real pictures that lies here, or one on the Hub, streamed; drawn scenes are in `drawn`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -15,31 +13,9 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from arr_coc.evaluate.questions import Box, Item
 from arr_coc.evaluate.vqa import Hub, Local
-from arr_coc.scenes.questions import Question
-from arr_coc.scenes.scene import DEV_SEED, make_scene
 
 # Where to look, of questions that nobody boxed: where the base looks, or from which crops it answers.
 LABELS = ("attention", "crops")
-# The first pictures of a run are plain scenes: this share of them, at most so many. Then hard cases
-# come in.
-PLAIN_SHARE, MOST_PLAIN = 0.3, 400
-BLOCK = 8  # neighbouring samples have pictures of one size, so that a batch does
-# This share of the pictures after the plain ones are hard: small print, many searches.
-HARD_SHARE = 0.6
-SMALL_DETAIL = (0.6, 1.0)
-# This share of them is low in contrast: blended with the mean colour, by a factor from FAINTEST to 1.
-FAINT_SHARE, FAINTEST = 1 / 3, 0.35
-SIZES = (((512, 512), 0.7), ((384, 256), 0.15), ((256, 256), 0.15))
-HARD_KINDS = (
-    ("number", "word", "price", "emblem_colour"),
-    ("count", "beside", "cheapest", "leftmost"),
-    ("where", "exists", "colour"),
-    ("chart_value", "chart_highest", "form"),
-    ("count", "setting"),
-)
-# What is plentiful in a scene is asked less, so that kinds come about evenly.
-KEPT = {"colour": 0.35, "where": 0.3, "exists": 0.5, "beside": 0.5}
-SEEDS_TRIED = 8
 
 
 @dataclass(frozen=True)
@@ -75,63 +51,6 @@ class Sample:
     image: Image.Image
     questions: tuple[TrainingQuestion, ...]
     stage: str = "mixed"
-
-
-class SceneSamples(Dataset):
-    """Scenes with `questions` questions each: plain ones first, then hard and faint ones among them."""
-
-    def __init__(self, first_seed: int, count: int, questions: int) -> None:
-        """Raises ValueError for seeds that are for evaluation."""
-        if first_seed + count * SEEDS_TRIED > DEV_SEED:
-            raise ValueError(
-                f"{count} samples from seed {first_seed} reach {DEV_SEED}, where the seeds "
-                "for evaluation begin"
-            )
-        self.first_seed, self.count, self.questions_each = first_seed, count, questions
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, i: int) -> Sample:
-        rng = np.random.default_rng((self.first_seed, i))
-        size = self._size(i // BLOCK)
-        kinds, detail = None, 1.0
-        is_plain = i < min(MOST_PLAIN, PLAIN_SHARE * self.count)
-        if not is_plain and rng.random() < HARD_SHARE:
-            kinds = HARD_KINDS[rng.integers(len(HARD_KINDS))]
-            if rng.random() < 0.5:
-                detail = float(rng.uniform(*SMALL_DETAIL))
-        pool: list[Question] = []
-        for attempt in range(SEEDS_TRIED):
-            seed = self.first_seed + i * SEEDS_TRIED + attempt
-            scene = make_scene(seed, size=size, kinds=kinds, detail=detail)
-            pool = [q for q in scene.questions if rng.random() < KEPT.get(q.kind, 1)]
-            if pool:
-                break
-        pool = pool or list(scene.questions) or [Question("?", "no", "exists")]
-        order = rng.permutation(len(pool))
-        chosen = [pool[order[n % len(pool)]] for n in range(self.questions_each)]
-        # A scene has boxes wherever there is a place to look at.
-        questions = tuple(
-            TrainingQuestion(q.text, q.answer, q.kind, q.boxes, is_located=True) for q in chosen
-        )
-        return Sample(i, scene.image if is_plain else self._faint(i, scene.image), questions)
-
-    def _faint(self, i: int, image: Image.Image) -> Image.Image:
-        """A third of the pictures low in contrast; the others as they are."""
-        draw, factor = np.random.default_rng((self.first_seed, i, 3)).random(2)
-        if draw >= FAINT_SHARE:
-            return image
-        mean = Image.new(
-            "RGB", image.size, tuple(np.asarray(image).mean((0, 1)).round().astype(int))
-        )
-        return Image.blend(mean, image, FAINTEST + (1 - FAINTEST) * factor)
-
-    def _size(self, block: int) -> tuple[int, int]:
-        sizes, shares = zip(*SIZES)
-        return sizes[
-            np.random.default_rng((self.first_seed, block, 1)).choice(len(sizes), p=shares)
-        ]
 
 
 class LocalSamples(Dataset):

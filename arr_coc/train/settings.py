@@ -11,6 +11,8 @@ from arr_coc.commands import add_dtype
 from arr_coc.components import PARTS
 from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
+from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
+from arr_coc.scenes.scene import WORLDS
 from arr_coc.sets.readers import READERS
 from arr_coc.train.chunks import ROWS
 from arr_coc.train.data import LABELS
@@ -60,6 +62,9 @@ class Settings:
     n: int | None
     first_seed: int
     questions: int
+    world: str
+    hand: str
+    eval_size: tuple[int, int]
     # run
     steps: int
     minutes: float | None
@@ -139,6 +144,11 @@ def _add_data(data: argparse._ArgumentGroup) -> None:
     data.add_argument("--n", type=int, help="questions of a set, rows of a stream (default: all)")
     data.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
     data.add_argument("--questions", type=int, default=8, help="per scene")
+    data.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="of the scenes")
+    data.add_argument("--hand", choices=(ANY, *TRAINING_HANDS), default=HOME,
+                      help="who draws the scenes (default: %(default)s)")  # fmt: skip
+    data.add_argument("--eval-size", type=int, nargs=2, default=(512, 512),
+                      metavar=("WIDTH", "HEIGHT"), help="pixels of the scenes of --eval-n")  # fmt: skip
 
 
 def _add_run(run: argparse._ArgumentGroup) -> None:
@@ -227,6 +237,8 @@ def of_the_data(args: argparse.Namespace) -> str | None:
             return "--data local needs --dataset PATH"
         if not Path(args.dataset).exists():
             return f"--data local: there is no {args.dataset}; --data hub streams from the Hub"
+    if args.data != "scenes" and (args.world, args.hand) != (WORLDS[0], HOME):
+        return f"--world and --hand are of drawn scenes, not of --data {args.data}"
     if args.stages and args.data not in ("folder", "local"):
         return "--stages needs --data folder or local: what is hard is told before the run"
     if not 0 <= args.held_out < 1:

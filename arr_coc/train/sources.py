@@ -12,9 +12,9 @@ from torch.utils.data import Dataset, IterableDataset
 from arr_coc.evaluate.questions import Item, Ref
 from arr_coc.evaluate.vqa import Hub, Local, Part, SetName, set_of
 from arr_coc.qwen.inputs import Inputs
-from arr_coc.scenes.questions import KINDS
-from arr_coc.scenes.scene import DEV_SEED, make_scene
-from arr_coc.train.data import LocalSamples, SceneSamples, StreamSamples
+from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, make_scene
+from arr_coc.train.data import LocalSamples, StreamSamples
+from arr_coc.train.drawn import SceneSamples
 from arr_coc.train.settings import Settings
 from arr_coc.train.stages import StagedSamples
 
@@ -45,7 +45,9 @@ def samples_for(
     """What is trained on by `world` processes; `inputs` of the base, which a run in stages needs."""
     count = settings.steps * settings.batch * settings.accumulate * world
     if settings.data == "scenes":
-        return SceneSamples(settings.first_seed, count, settings.questions)
+        return SceneSamples(
+            settings.first_seed, count, settings.questions, world=settings.world, hand=settings.hand
+        )
     source = source_of(settings, "train", n=settings.n, shuffled=settings.seed)
     if source.is_streamed:
         return StreamSamples(source)
@@ -63,8 +65,11 @@ def held_out(settings: Settings) -> HeldOut:
         ValueError: where a set has none.
     """
     if settings.data == "scenes":
-        items = scene_items(settings.eval_n, DEV_SEED, tuple(KINDS))
-        return HeldOut(items, "exact", {"first_seed": DEV_SEED, "n_per_kind": settings.eval_n})
+        scenes = {"world": settings.world, "hand": settings.hand}
+        kinds = KINDS_OF[settings.world]
+        items = scene_items(settings.eval_n, DEV_SEED, kinds, size=settings.eval_size, **scenes)
+        about = {"first_seed": DEV_SEED, "n_per_kind": settings.eval_n, **scenes}
+        return HeldOut(items, "exact", about | {"size": list(settings.eval_size)})
     # Of a stream, reading goes on until there are enough: `--n` is for what is trained on.
     source = source_of(settings, "held-out", n=None if settings.data == "hub" else settings.eval_n)
     if source.is_streamed:
@@ -93,14 +98,23 @@ def source_of(
     return set_of(name, shuffled=shuffled, n=n, skip_bad=settings.skip_bad, part=part)
 
 
-def scene_items(n: int, first_seed: int, kinds: tuple[str, ...]) -> list[Item]:
-    """`n` questions of each kind, about scenes from `first_seed` on."""
+def scene_items(
+    n: int,
+    first_seed: int,
+    kinds: tuple[str, ...],
+    size: tuple[int, int] = (512, 512),
+    **scenes: str,
+) -> list[Item]:
+    """`n` questions of each kind, about scenes from `first_seed` on, of a size in pixels (width, height).
+
+    `scenes` are a `world` and a `hand` for `make_scene`.
+    """
     count = dict.fromkeys(kinds, 0)
     items = []
     for seed in range(first_seed, first_seed + TRIED * n):
         if all(found >= n for found in count.values()):
             break
-        scene = make_scene(seed)
+        scene = make_scene(seed, size=size, **scenes)
         for index, q in enumerate(scene.questions):
             if q.kind in count and count[q.kind] < n:
                 count[q.kind] += 1
