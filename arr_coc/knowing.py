@@ -196,15 +196,18 @@ def participatory_each(
     *,
     peak_quantile: float = PEAK_QUANTILE,
 ) -> list[Tensor]:
-    """As `participatory` of several blocks of one glance, over the peak of all: it says in which, too."""
+    """As `participatory` of several blocks of one glance, over the highest of their peaks.
+
+    So it says in which of them as well as where.
+    """
     attentions = [_checked(own) for own in attentions]
-    flat = torch.cat([own.flatten(1) for own in attentions], 1)  # (B, all places)
     # The least attention is what every place gets, whatever is there.
-    least = flat.amin(1)[:, None, None]
-    attentions, flat = [own - least for own in attentions], flat - least[:, 0]
-    peak = flat.quantile(peak_quantile, dim=1)[:, None, None]
+    least = torch.stack([own.amin((1, 2)) for own in attentions]).amin(0)[:, None, None]
+    attentions = [own - least for own in attentions]
+    peaks = [own.flatten(1).quantile(peak_quantile, dim=1) for own in attentions]
+    peak = torch.stack(peaks).amax(0)[:, None, None]
     # A glance of few cells can have a zero quantile; its largest value serves then.
-    peak = torch.where(peak > 0, peak, flat.amax(1)[:, None, None])
+    peak = torch.where(peak > 0, peak, _largest(attentions))
     return [
         upsampled(torch.where(peak > 0, (own / peak.clamp(min=1e-20)).clamp(0, 1), own), grid)
         for own, grid in zip(attentions, grids, strict=True)

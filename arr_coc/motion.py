@@ -7,9 +7,9 @@ looked at before means nothing any more.
 import torch
 from torch import Tensor
 
-from arr_coc.texture import SAMPLES, check_image, luma, pool
+from arr_coc.texture import SAMPLES, check_image, pool
 
-# Mean change of luma inside a cell: up to the first it is noise, from the second on plainly visible.
+# Mean change of R, G and B inside a cell: up to the first it is noise, from the second on plainly visible.
 STILL, VISIBLE = 0.02, 0.2
 # A cut moves this much of the picture at least (the brief's change threshold, part 29), each place half
 # visibly, and exchanges this share of its colours. Of the bundled drawn scenes, development ones, a pan by
@@ -27,13 +27,13 @@ def moving(before: Tensor, after: Tensor, grid: tuple[int, int]) -> Tensor:
         grid: `(h, w)` the token grid.
 
     Returns:
-        `(1, 1, h, w)` float32 in [0, 1]: mean |change of luma| inside each cell, on `SAMPLES` x `SAMPLES`
-        samples; 0 up to `STILL`, 1 from `VISIBLE` on.
+        `(1, 1, h, w)` float32 in [0, 1]: mean |change| of the colours inside each cell, on
+        `SAMPLES` x `SAMPLES` samples; 0 up to `STILL`, 1 from `VISIBLE` on.
     """
     check_image(before, grid)
     check_image(after, grid)
     fine = (grid[0] * SAMPLES, grid[1] * SAMPLES)
-    change = (pool(luma(after.float()), fine) - pool(luma(before.float()), fine)).abs()
+    change = (pool(after.float(), fine) - pool(before.float(), fine)).abs().mean(1, keepdim=True)
     return ((pool(change, grid) - STILL) / (VISIBLE - STILL)).clamp(0, 1)
 
 

@@ -60,7 +60,7 @@ CHANNELS = tuple(
 )
 # What only a clip has. Trained weights read `CHANNELS` alone, which a picture has too.
 MOTION = Channel(
-    len(CHANNELS), "motion", "mean |change of luma| since the frame before, over a visible one"
+    len(CHANNELS), "motion", "mean |change of colour| since the frame before, over a visible one"
 )
 CLIP_CHANNELS = (*CHANNELS, MOTION)
 INDEX = {channel.name: channel.index for channel in CLIP_CHANNELS}
