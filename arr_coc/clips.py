@@ -223,34 +223,36 @@ def _times(data: bytes, kind: str) -> list[float]:
         if stream.duration:
             announced = max(announced, float(stream.duration * stream.time_base))
         _check_seconds(announced)
-        times, end = [], 0.0
+        times, end, met = [], 0.0, 0
         for packet in container.demux():
             if packet.pts is None or packet.time_base is None:
                 continue
             at = float(packet.pts * packet.time_base)
             end = max(end, at + float((packet.duration or 0) * packet.time_base))
             if packet.stream.index == stream.index:
-                times.append(at)
-                _check_counted(times, stream)
+                met += 1
+                # What was trimmed away is still in the file, for the decoder alone.
+                times += [] if packet.is_discard else [at]
+                _check_counted(met, times, stream)
         whole = kind != "gif" or data.rstrip(b"\0").endswith(b";")
-        if not times or len(times) < stream.frames or not whole:
+        if not times or met < stream.frames or not whole:
             raise _damaged(kind)
         if announced - end + min(times) > MISSING_SECONDS:
             raise _damaged(kind)
         return sorted(set(times))
 
 
-def _check_counted(times: list[float], stream: "av.VideoStream") -> None:
-    """That decoding what was met so far is allowed; headers need not tell the truth."""
-    _check_seconds(times[-1] - times[0])
-    if len(times) > MAX_SOURCE_FRAMES:
+def _check_counted(met: int, times: list[float], stream: "av.VideoStream") -> None:
+    """That decoding the frames met so far is allowed; headers need not tell the truth."""
+    _check_seconds(times[-1] - times[0] if times else 0)
+    if met > MAX_SOURCE_FRAMES:
         raise ValueError(
             f"The clip has over {MAX_SOURCE_FRAMES:,} frames; at most as many are allowed."
         )
     size = stream.codec_context.width, stream.codec_context.height
-    if len(times) * size[0] * size[1] > MAX_DECODED_PIXELS:
+    if met * size[0] * size[1] > MAX_DECODED_PIXELS:
         raise ValueError(
-            f"The clip has over {len(times) - 1:,} frames of {size[0]}x{size[1]} pixels; at most "
+            f"The clip has over {met - 1:,} frames of {size[0]}x{size[1]} pixels; at most "
             f"{MAX_DECODED_PIXELS / 1e9:g} billion pixels in all are allowed."
         )
 

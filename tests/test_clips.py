@@ -88,6 +88,23 @@ def test_frames_of_a_variable_rate_are_chosen_by_their_times():
     assert shades(clip) == pytest.approx([shade(n) for n in (0, 10, 11, 12)], abs=4)
 
 
+def test_what_was_trimmed_away_is_not_part_of_the_clip():
+    out, tick = io.BytesIO(), 1024
+    with (
+        av.open(io.BytesIO(film())) as given,
+        av.open(out, "w", format="mp4", options={"avoid_negative_ts": "disabled"}) as made,
+    ):
+        stream = made.add_stream_from_template(given.streams.video[0])
+        for packet in given.demux(video=0):
+            if packet.dts is not None:
+                packet.pts, packet.dts = packet.pts - 5 * tick, packet.dts - 5 * tick
+                packet.stream = stream
+                made.mux(packet)
+    clip = read_clip(out.getvalue(), frames=19)
+    assert clip.times == pytest.approx([n / 12 for n in range(19)])
+    assert shades(clip) == pytest.approx([shade(n) for n in range(5, 24)], abs=4)
+
+
 @pytest.mark.parametrize(
     ("rotation", "blue"), [(90, "bottom left"), (180, "bottom right"), (270, "top right")]
 )

@@ -132,7 +132,7 @@ def test_the_budget_goes_to_the_moment_that_the_question_points_to():
     rows, columns = clip.views[1].allocation.cells[:, 1:].unbind(1)
     assert (rows >= 3).all() and (rows <= 6).all() and (columns >= 3).all() and (columns <= 6).all()
     # Blended on, the place goes on mattering after its moment, and never before it.
-    later = TemporalRealizer(host).realize(None, QUESTION, replace(config, decay=0.5))
+    later = TemporalRealizer(host).realize(None, QUESTION, replace(config, budget=40, decay=0.5))
     assert later.counts[0] == 0 < later.counts[2] < later.counts[1]
 
 

@@ -287,6 +287,8 @@ def test_what_cannot_be_asked_is_refused(tiny, clip, pictures, monkeypatch):
     ):
         with pytest.raises(ValueError, match=said):
             tiny.generate(given, QUESTION, **options)
+    with pytest.raises(ValueError, match="a Clip is given, expected one image each"):
+        tiny.generate_batch([clip], [QUESTION])
     with monkeypatch.context() as patched:
         patched.setattr(tiny.tokenizer, "chat_template", "{{ messages[0]['role'] }}")
         with pytest.raises(ValueError, match="about clips: its chat template writes .* 0 times"):

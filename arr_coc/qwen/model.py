@@ -147,6 +147,9 @@ class ARRCOCQwen(QwenHost):
             raise ValueError(
                 f"{len(images)} images for {len(questions)} questions, expected one each"
             )
+        if others := [image for image in images if not isinstance(image, Image.Image)]:
+            given = type(others[0]).__name__
+            raise ValueError(f"a {given} is given, expected one image each: `generate` takes clips")
         if empty := [number for number, text in enumerate(questions) if not text.strip()]:
             raise ValueError(f"question {empty[0]} is empty, expected at least one word")
         spending = (config or Config()) if use_arr_coc else None
