@@ -6,14 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from frames import allocation, two_frames, with_context, worst
 from PIL import Image
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
-from arr_coc.attending import nothing
+from arr_coc.attending import Allocation, nothing
 from arr_coc.clips import clip_of
 from arr_coc.config import Config
 from arr_coc.qwen import encoding
+from arr_coc.qwen.cells import cell_patches
 from arr_coc.qwen.deciding import views_of
 from arr_coc.qwen.prompts import TYPES
 
@@ -160,6 +162,27 @@ def test_units_of_a_moment_are_those_of_all_its_patches(tiny, clip):
         alone = moment.units(index)
         assert "patches" not in vars(moment)
         assert torch.equal(alone, moment.patches.view(20, 4, -1)[index].flatten(0, 1))
+
+
+def test_coarse_cells_of_a_moment_average_each_frame_by_itself(tiny, clip):
+    moment = tiny.prepare(clip, QUESTION).pictures[0]
+    cells = Allocation(moment.grid, torch.tensor([[1, 0, 0], [0, 3, 4], [2, 0, 1]]), torch.ones(3))
+    both = cell_patches(moment, cells).view(12, 3, 2, -1)
+    first, second = replace(moment, later=()), moment.later[0]
+    for slot, frame in enumerate((first, second)):
+        alone = cell_patches(frame, cells).view(12, 3, 2, -1)
+        assert torch.equal(both[:, :, slot], alone[:, :, slot])
+    assert gap(both[:, :, 0], both[:, :, 1]) > 0.1
+
+
+def test_kept_cells_of_a_moment_meet_its_own_glance(tiny, clip):
+    """Against the slow reference with two frames of positions, whose glance shows both of the moment's."""
+    moment = tiny.prepare(clip, QUESTION).pictures[0]
+    kept = allocation(moment.grid, 0, 1, 6, 13)
+    ours = with_context(tiny, moment, kept, (2, 2))
+    assert worst(ours, two_frames(tiny, moment, kept, (2, 2))) < TOLERANCE
+    still = replace(moment, later=())
+    assert worst(ours, two_frames(tiny, still, kept, (2, 2))) > 1e-2
 
 
 @pytest.mark.parametrize("prune", PRUNES)
