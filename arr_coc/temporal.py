@@ -27,7 +27,7 @@ from arr_coc.realizing import (
     stage,
     uniform_realization,
 )
-from arr_coc.texture import CHANNELS, SAMPLES, texture
+from arr_coc.texture import CHANNELS, MOTION, SAMPLES, texture
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +208,29 @@ class TemporalRealizer(Realizer):
         if glances is None:
             return None, "none"
         return knowing.participatory_each([own.attention for own in glances], grids), "glance"
+
+
+def recombine(
+    moments: Moments, tensions: Tensions | None = None, budget: int | None = None
+) -> Moments:
+    """Decide again from the maps already there, as `realizing.recombine`; its errors as well."""
+    if moments.fallback:
+        raise ValueError(f"there are no maps to recombine: {moments.fallback}")
+    views, tensions = moments.views, tensions or moments.tensions
+    spent = moments.config.budget if budget is None else budget
+    config = replace(moments.config, tensions=tensions, budget=spent)
+    places = sum(view.relevance.numel() for view in views)
+    budget = config.tokens(places, balancing.lexical_tier(moments.question))
+    maps = [(view.propositional, view.perspectival, view.participatory) for view in views]
+    moved = [view.textures[:, MOTION.index] for view in views] if moments.times else None
+    own, relevance = relevances(maps, moved, moments.cuts, tensions, config, views[0].scalars)
+    allocations = allocate(relevance, budget, tensions, config.allocator)
+    changed = {"config": config, "tensions": tensions, "tension_source": "imposed"}
+    made = [
+        replace(view, relevance=now, allocation=kept, budget=len(kept), **changed)
+        for view, now, kept in zip(views, relevance, allocations)
+    ]
+    return replace(moments, config=config, budget=budget, views=tuple(made), own=tuple(own))
 
 
 def check_config(config: Config) -> None:

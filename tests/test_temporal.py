@@ -253,6 +253,25 @@ def test_pictures_do_not_blend_and_nothing_in_them_moves():
         assert view.textures.shape[1] == len(CHANNELS)
 
 
+@pytest.mark.parametrize("in_time", [True, False])
+def test_recombined_a_decision_is_what_it_would_have_been(in_time, monkeypatch):
+    shown = [moment(moved(0), moved(64)), moment(moved(96), moved(96)), moment(2, 2)]
+    pointing = [points_at((1, 1, 0.1), (3, 4, 0.2))] * 3
+    host = StubHost(shown if in_time else [own[:1] for own in shown], pointing, in_time)
+    realizer, others = TemporalRealizer(host), Tensions(0.3, 0.8, 0.9)
+    given = realizer.realize(None, QUESTION, Config(budget=20))
+    again = temporal.recombine(given, others, 33)
+    fresh = realizer.realize(None, QUESTION, Config(budget=33, tensions=others))
+    assert again.config == fresh.config and again.budget == 33 and again.counts == fresh.counts
+    for one, other in zip(again.views, fresh.views):
+        assert torch.equal(one.relevance, other.relevance) and one.budget == other.budget
+        assert torch.equal(one.allocation.cells, other.allocation.cells)
+    assert temporal.recombine(given).counts == given.counts
+    monkeypatch.setattr(temporal, "texture", lambda *_: 1 / 0)
+    with pytest.raises(ValueError, match="no maps to recombine: ZeroDivisionError"):
+        temporal.recombine(realizer.realize(None, QUESTION))
+
+
 def test_share_out_counts_the_best_places_and_breaks_ties_by_place():
     low, high = torch.full((2, 3), 0.1), torch.full((2, 3), 0.9)
     assert share_out([low, high, low], 6) == [0, 6, 0]
