@@ -220,3 +220,16 @@ def test_settings_of_the_large_world_are_checked(words, capsys):
     with pytest.raises(SystemExit):
         pretrain.parse(["--out", "base", *words])
     assert "error:" in capsys.readouterr().err
+
+
+def test_first_lessons_are_of_small_pictures_with_everything_in_them():
+    assert views.at_most(JOINT, None) == JOINT
+    small = views.at_most(JOINT, 512)
+    assert max(max(*view.canvas, *view.size) for view in small) == 512
+    for whole, view in zip(JOINT, small, strict=True):
+        assert (view.share, view.kinds, view.hand, view.world) == (
+            whole.share, whole.kinds, whole.hand, whole.world,
+        )  # fmt: skip
+        assert view == whole or max(*whole.canvas, *whole.size) > 512
+    with pytest.raises(SystemExit):
+        pretrain.parse(["--out", "x", "--largest", "256"])

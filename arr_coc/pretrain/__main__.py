@@ -76,6 +76,10 @@ def parse(argv: Sequence[str] | None) -> Settings:
         help="things that a question of the large world counts or compares, at most: at the first "
              "step and at the last",
     )  # fmt: skip
+    what.add_argument(
+        "--largest", type=int, metavar="PIXELS",
+        help="of a side: larger pictures are drawn so small, with fewer things, for cheap first lessons",
+    )  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--lr", type=float, default=1.5e-3, help="AdamW, for what Muon does not train")
     how.add_argument("--muon-lr", type=float, default=3e-3)
@@ -99,6 +103,8 @@ def parse(argv: Sequence[str] | None) -> Settings:
     least, greatest = large.MOST_RANGE
     if not all(least <= number <= greatest for number in values["most"]):
         parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")
+    if values["largest"] is not None and values["largest"] < large.SIDES[0]:
+        parser.error(f"--largest {values['largest']} is below {large.SIDES[0]} pixels")
     out = values["out"]
     values["most"] = tuple(values["most"])
     values["grow"] = values["grow"] and tuple(values["grow"])

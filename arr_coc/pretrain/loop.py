@@ -19,7 +19,7 @@ from arr_coc.pretrain.data import Batch, Batches
 from arr_coc.pretrain.run import Run, publish
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.stages import LOSSES
-from arr_coc.pretrain.views import STAGE_VIEWS
+from arr_coc.pretrain.views import STAGE_VIEWS, at_most
 
 # Far apart, so that no two stages draw the same scene, and below the seeds of evaluation.
 FIRST_SEED = {"symbolic": 0, "dense": 2 * 10**8, "align": 3 * 10**8, "joint": 4 * 10**8}
@@ -78,7 +78,7 @@ def draw_batches(run: Run, accelerator: Accelerator, settings: Settings) -> Iter
     """The remaining batches of the stage for this process."""
     steps = settings.steps[run.stage]
     data = Batches(
-        STAGE_VIEWS[settings.world][run.stage],
+        at_most(STAGE_VIEWS[settings.world][run.stage], settings.largest),
         tokens=settings.tokens,
         steps=steps,
         first_seed=FIRST_SEED[run.stage] + settings.seed_offset,

@@ -30,6 +30,7 @@ class Settings:
         world: key of `views.STAGE_VIEWS`: "small" pictures, or those of the large world as well.
         most: things that a question of the large world counts or compares at most, at the first step and
             at the last.
+        largest: pixels of a picture's longer side, at most; None for as large as the world has them.
         lr: of AdamW, for what Muon does not train.
         muon_lr: of Muon, for the matrices inside the blocks.
         joint_lr_scale: factor of both rates in the joint stage.
@@ -59,6 +60,7 @@ class Settings:
     tokens: int
     world: str
     most: tuple[int, int]
+    largest: int | None
     lr: float
     muon_lr: float
     joint_lr_scale: float

@@ -135,6 +135,20 @@ LARGE_VIEWS = (
 LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source != "easy-vqa")
 
 
+def at_most(views: Sequence[View], side: int | None) -> tuple[View, ...]:
+    """The views with pictures of at most `side` pixels a side, larger ones drawn smaller; None: as they are.
+
+    Things keep their size in pixels, so that a smaller scene holds fewer: cheap lessons in what they are.
+    """
+
+    def within(size: tuple[int, int]) -> tuple[int, int]:
+        return min(size[0], side), min(size[1], side)
+
+    if side is None:
+        return tuple(views)
+    return tuple(replace(v, canvas=within(v.canvas), size=within(v.size)) for v in views)
+
+
 # By world and stage; naming and codes need labels, which easy-VQA has not. The stage that reads codes
 # stays in the small world: the codes have no classes for what only the large one shows.
 STAGE_VIEWS = {
