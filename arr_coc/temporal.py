@@ -5,7 +5,6 @@ one scale, blends with that of the moment before, is lifted where something move
 (brief, part 29, act four). One budget goes to the best places of all moments; a moment may get none of it.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -23,13 +22,10 @@ from arr_coc.realizing import (
     Glance,
     Realization,
     Realizer,
-    describe,
     stage,
     uniform_realization,
 )
 from arr_coc.texture import CHANNELS, MOTION, SAMPLES, texture
-
-log = logging.getLogger(__name__)
 
 Maps = tuple[Tensor, Tensor, Tensor | None]
 Grid = tuple[int, int]
@@ -105,37 +101,21 @@ class Moments:
 
 
 class TemporalRealizer(Realizer):
-    """Runs the four stages on a host, for all moments of a clip, or several pictures, at once."""
+    """Runs the four stages on a host, for all moments of a clip, or several pictures, at once.
+
+    `realize` gives `Moments`; it refuses what only one picture can have (`check_config`) as well.
+    """
 
     host: ViewsHost
 
-    def realize(
-        self,
-        image: Any,
-        question: str,
-        config: Config = Config(),
-        synchronize: Callable[[], None] = lambda: None,
-    ) -> Moments:
-        """Decide where the tokens of the views `image` go for `question`; arguments as `Realizer.realize`.
-
-        Raises:
-            ValueError: where the budget does not fit, or the config asks for what only one picture has.
-        """
+    def _grids(self, image: Any, config: Config) -> list[Grid]:
         check_config(config)
-        grids = self.host.grids(image)
-        places = sum(h * w for h, w in grids)
-        budget = config.tokens(places, balancing.lexical_tier(question))
-        seconds: dict[str, float] = {"glance": 0.0, "relevance": 0.0}
-        try:
-            return self._realize_all(image, question, config, grids, budget, seconds, synchronize)
-        except FloatingPointError:
-            raise  # the host may ask again in a wider dtype
-        except Exception as error:  # whatever a stage raises, the answer must still arrive
-            log.exception("a stage failed; falling back to a uniform allocation")
-            times = self.host.seconds(image)
-            return evenly(question, config, grids, budget, times, describe(error), seconds)
+        return self.host.grids(image)
 
-    def _realize_all(
+    def _evenly(self, image: Any, question: str, config: Config, grids: Any, *rest: Any) -> Moments:
+        return evenly(self.host.seconds(image), question, config, grids, *rest)
+
+    def _realize(
         self,
         views: Any,
         question: str,
@@ -328,11 +308,11 @@ def allocate(
 
 
 def evenly(
+    times: tuple[float, ...] | None,
     question: str,
     config: Config,
     grids: Sequence[Grid],
     budget: int,
-    times: tuple[float, ...] | None,
     reason: str,
     seconds: dict[str, float],
 ) -> Moments:
