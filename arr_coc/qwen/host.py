@@ -176,15 +176,9 @@ class QwenHost(Preparing):
         """
         return take_glance(self, image, tokens, layers)
 
-    def glances(
-        self,
-        views: Views,
-        question: str,
-        tokens: Sequence[int],
-        layers: list[int] | None = None,
-    ) -> list[Glance]:
+    def glances(self, views: Views, question: str, tokens: Sequence[int]) -> list[Glance]:
         """One low-resolution pass over all of them, as `glance`; its cache is thrown away."""
-        return take_glances(self, views, tokens, layers)
+        return take_glances(self, views, tokens)
 
     # --- the parts of an answer ---
 
