@@ -26,9 +26,21 @@ from gradio.events import Dependency
 from starlette.middleware import Middleware
 
 from arr_coc.config import DEADLINE_S
-from arr_coc.page import changes, cost, frame, measured, parts, share, stamps
+from arr_coc.page import (
+    below,
+    changes,
+    cost,
+    frame,
+    idea,
+    measured,
+    parts,
+    saw,
+    share,
+    stamps,
+)  # fmt: skip
 from arr_coc.page.api import Endpoints
 from arr_coc.page.local_handlers import LocalHandlers
+from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.preview import Preview
@@ -72,12 +84,12 @@ def run_on_gpu(request: comparing.Request) -> Iterator[tuple[str, Any]]:
 IDENTITY = identity_to_come()
 LOCAL = LocalHandlers(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
 MODEL = ModelHandlers(LOCAL, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
-API = Endpoints(LOCAL, MODEL)
+API, MATTER = Endpoints(LOCAL, MODEL), MatterHandlers(MODEL)
 
 
-def layout() -> Parts:
+def layout() -> tuple[Parts, below.Below]:
     """Everything that stands on the page, opened on the first card; nothing is wired yet."""
-    first = LOCAL.opened(0 if LOCAL.examples else None)
+    under, first = {}, LOCAL.opened(0 if LOCAL.examples else None)
     named = parts.states()
     with gr.Column(elem_id="arr-page"):
         named["header"] = show(frame.header(frame.badge_loading(bool(first.shown))))
@@ -86,10 +98,14 @@ def layout() -> Parts:
             with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
                 card = LOCAL.examples[0].path if LOCAL.examples else None
                 named |= parts.picture_side(first.look, card)
+                under |= below.matter()
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
                 named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
                 named |= parts.answer_side(first)
+        named["saw"] = show(first.saw, js_on_load=saw.SCRIPT, elem_id="arr-saw")
+        show(idea.section(), elem_id="arr-idea")
         named |= parts.reasons(first)
+        under |= below.you_first()
         named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
         if LOCAL.bundled:
             show(measured.at_2b(RESULTS))
@@ -102,6 +118,7 @@ def layout() -> Parts:
         ]:
             named["drawn_figures"] = show()
         named["links"] = show(first.links, js_on_load=share.SCRIPT, elem_id="arr-links")
+        under |= below.address()
         if LOCAL.on_space:
             gr.DuplicateButton(size="sm")
         named |= parts.settings()
@@ -112,16 +129,21 @@ def layout() -> Parts:
         named["imposed"] = gr.Textbox(visible="hidden", elem_id="arr-imposed")
         named["run"] = gr.Textbox(visible="hidden", elem_id="arr-run")
         named["waking"] = gr.Timer(WAKING_S, active=False)
-    return Parts(**named)
+    return Parts(**named), below.Below(**under)
 
 
-def wire(demo: gr.Blocks, page: Parts) -> None:
+def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     """What happens when: every event of the page and its handler."""
     long = [wire_comparing(page), wire_reasons(page)]
-    wire_overtaking(page, long)  # before what brings the other picture or question
+    long.append(below.wire_matter(under, page, MATTER, QUICK, {**GPU, **PRIVATE}))
+    wire_overtaking(
+        page, long, under.address.select
+    )  # before what brings the other picture or question
     wire_pictures(page)
     wire_settings(page)
+    below.wire_you(under, page, API.you, QUICK, {**GPU, **PRIVATE})
     opening = [*page.of(changes.Fresh), page.percent]
+    under.address.select(LOCAL.on_address, None, opening, **QUICK)
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
     opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
     ready = page.of(changes.Ready)
@@ -162,13 +184,15 @@ def wire_comparing(page: Parts) -> Dependency:
     return running
 
 
-def wire_overtaking(page: Parts, long: list[Dependency]) -> None:
+def wire_overtaking(page: Parts, long: list[Dependency], back: Any) -> None:
     """What ends the run that is open, and lets nothing of it arrive any more; `long` are cancelled.
+
+    `back` is the event of an address that was gone back to.
 
     A sign or a picture of one's own may be refused: it ends a run only once it is there (`state.js`).
     """
     picked = [page.cards.select, page.look.select, page.chips.click]
-    overtaking = [*picked, page.draw.click, page.chips.select, page.stop.click]
+    overtaking = [*picked, back, page.draw.click, page.chips.select, page.stop.click]
     gr.on(overtaking, None, page.answers, [page.answers, page.go], js=parts.OVER_JS, **QUICK)
     gr.on(
         overtaking,
@@ -260,18 +284,22 @@ def wire_settings(page: Parts) -> None:
     )
 
 
-def endpoints() -> None:
+def endpoints(demo: gr.Blocks) -> None:
     """The API: these and no others."""
     for long in (API.compare, API.relevance, API.compare_with, API.relevance_with):
         gr.api(long, api_name=long.__name__, **GPU)
+    gr.api(API.you_first, api_name="you_first", **GPU)
+    # Of all endpoints this one alone can tell before the queue that it will refuse, and `gr.api` takes no
+    # validator: it goes to the function that was just made.
+    demo.fns[max(demo.fns)].validator = API.check_you_first
     gr.api(API.examples, api_name="examples", queue=False)
 
 
 def build() -> gr.Blocks:
     """The page and its API, not yet served."""
     with gr.Blocks(title=frame.TITLE, analytics_enabled=False, delete_cache=(300, 3000)) as demo:
-        wire(demo, layout())
-        endpoints()
+        wire(demo, *layout())
+        endpoints(demo)
     demo.queue(max_size=QUEUE_SIZE, api_open=False)
     return demo
 
@@ -291,7 +319,7 @@ def launch(demo: gr.Blocks, **options: Any) -> tuple:
         theme=parts.theme(),
         css=frame.CSS,
         state_session_capacity=SESSIONS,
-        app_kwargs={"middleware": [Middleware(Preview, tell=LOCAL.told)]},
+        app_kwargs={"middleware": [Middleware(Preview, tell=LOCAL.told), Middleware(idea.Served)]},
         **options,
     )
     keep_forgetting(demo)

@@ -51,8 +51,12 @@ def vqa_accuracy(answer: str, truths: Sequence[str]) -> float:
     With fewer than four truths nobody can be left out, and any match is right.
     Source: Antol et al., VQA, 2015, and its evaluation code's description.
     """
-    given = normalise_answer(answer)
-    same = [normalise_answer(truth) == given for truth in truths]
+    return agreement(normalise_answer(answer), [normalise_answer(truth) for truth in truths])
+
+
+def agreement(given: str, truths: Sequence[str]) -> float:
+    """VQA accuracy of an answer that is in order already, as the truths are, by whatever rule."""
+    same = [truth == given for truth in truths]
     if len(truths) <= VQA_ENOUGH:
         return float(any(same))
     return fmean(min((sum(same) - own) / VQA_ENOUGH, 1) for own in same)

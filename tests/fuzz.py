@@ -38,6 +38,8 @@ DROPPED = -1  # in place of a status, where the connection was closed in the mid
 SLOWEST = 8  # requests named in the report
 TITLE = "That did not work"  # of every error of ours
 OURS = re.compile(r'File "[^"]*/(app\.py|arr_coc/[\w/]+\.py)", line \d+')
+# Frames of a middleware that hands a request on: what fails below them is not theirs.
+HANDED_ON = re.compile(r'^ *File "[^"]*", line \d+, in __call__\n *await self\.app\(.*\n', re.M)
 FRAME = re.compile(r'File "[^"]*?/([\w.]+/[\w.]+\.py)", line \d+, in (\S+)')
 
 
@@ -127,12 +129,12 @@ class Fuzz:
                 time.sleep(0.05)
                 printed += self.printed()
             cause = _cause(printed)
-            if OURS.search(printed) or "no traceback" in cause:
+            if is_ours(printed) or "no traceback" in cause:
                 self.fault(case, f"{outcome} of ours", f"{cause} {printed[-900:]}")
             else:
                 outcome = f"{outcome} of the framework"
                 self.framework[f"{status} {cause}"] += 1
-        elif OURS.search(printed) and "Traceback" in printed:
+        elif is_ours(printed) and "Traceback" in printed:
             self.fault(case, "unexpected inside", f"{_cause(printed)} {printed[-900:]}")
         self.outcomes.setdefault(case.family, Counter())[outcome] += 1
         return outcome
@@ -172,6 +174,9 @@ def outcome_of(status: int, text: str) -> tuple[str, str]:
     """How a request ended, and the sentence where there was one."""
     if status in (DROPPED, 0):
         return ("dropped" if status == DROPPED else "silent"), ""
+    if status == 422 and '"validate"' in text:  # before the queue, one for each argument
+        said = [argument.get("message") for argument in _load(text)["detail"]]
+        return "sentence", " ".join(filter(None, said))
     if status not in (200, 500):
         return ("5xx" if status > 500 else "refused by the framework"), ""
     if "event: complete" in text:
@@ -199,6 +204,11 @@ def _load(text: str) -> Any:
         return json.loads(lines[-1] if lines else text)
     except ValueError:
         return {}
+
+
+def is_ours(printed: str) -> bool:
+    """Whether a log's tracebacks go through our code, but for a middleware that handed a request on."""
+    return bool(OURS.search(HANDED_ON.sub("", printed)))
 
 
 def _cause(printed: str) -> str:

@@ -153,6 +153,25 @@ def number_case(rng, sound, config, world) -> Case:
     return Case("number", " and ".join(sorted(chosen)), *call(data), ("a.png", sound))
 
 
+def cells_case(rng, sound, config, world) -> Case:
+    """Cells of "You first": most not allowed, some sound."""
+    pair = [rng.randrange(8), rng.randrange(8)]
+    what, cells = rng.choice(
+        [
+            ("sound", [[n, rng.randrange(8)] for n in range(rng.randint(1, 3))]),
+            ("none", []),
+            ("too many", [[n // 8, n % 8] for n in range(rng.choice((13, 64, 5000)))]),
+            ("twice", [pair, pair]),
+            ("outside", [pair, [rng.choice((-1, 10**9, 2**63)), 0]]),
+            ("no pair", [pair, rng.choice(([1], [1, 2, 3], "ab", {"a": 1}, None, 7))]),
+            ("no whole number", [[_numbers(rng), 1]]),
+            ("anything", anything(rng)),
+        ]
+    )
+    data = [uploaded(), GOOD_QUESTION, cells]
+    return Case("cells", what, *call(data, "you_first"), ("a.png", sound))
+
+
 def shape_case(rng, sound, config, world) -> Case:
     nested: Any = good()
     for _ in range(rng.choice((5, 60, 400))):
@@ -303,6 +322,7 @@ FAMILIES = {
     picture_case: 25,
     question_case: 14,
     number_case: 14,
+    cells_case: 8,
     shape_case: 15,
     file_case: 15,
     page_case: 12,

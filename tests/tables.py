@@ -15,8 +15,9 @@ from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.qwen import ARRCOCQwen
+from tests.tables_harness import harness_block
 from tests.tables_page import page_block
-from tests.tables_training import labels_block, memory_block
+from tests.tables_training import labels_block, memory_block, tensions_block
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -361,6 +362,8 @@ BLOCKS = {
     "page": (ROOT / "docs" / "page.md", page_block),
     "memory": (ROOT / "docs" / "data.md", memory_block),
     "labels": (ROOT / "docs" / "data.md", labels_block),
+    "tensions": (ROOT / "docs" / "idea.md", tensions_block),
+    "harness": (ROOT / "docs" / "benchmarks.md", harness_block),
 }
 
 

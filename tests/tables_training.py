@@ -1,10 +1,25 @@
-"""The tables of docs/data.md: what a training step takes in memory, and what labels are worth."""
+"""The tables of docs/data.md and docs/idea.md: memory of a step, what labels and tensions are worth."""
 
 import json
 from pathlib import Path
 
 RESULTS = Path(__file__).parent.parent / "results"
 MEMORY, LABELS = RESULTS / "training-memory.json", RESULTS / "labels.json"
+TENSIONS = RESULTS / "tensions.json"
+# What the tensions should do, as `arr_coc.tensions` calls it, in words.
+BARS = {
+    "compress, whole less fine": "compress, asked for the whole less asked to read: at least",
+    "exploit, whole": "exploit, asked for the whole: at most",
+    "focus, where": "focus, asked to find something: at least",
+}
+# Variants of ARR-COC, and what they go without.
+WITHOUT = {
+    "arr-coc-neutral": "all tensions held neutral",
+    "arr-coc-no-policy": "tensions by the list of words instead of the trained network",
+    "arr-coc-no-entropy": "without the map of detail",
+    "arr-coc-no-edges": "without the map of what stands out",
+    "arr-coc-no-glance": "without the map of what the question points to",
+}
 
 
 def memory_block() -> str:
@@ -45,3 +60,40 @@ def labels_block() -> str:
         f"([all of it](../results/{LABELS.name}))."
     )
     return f"{text}\n\n" + "\n".join(lines) + "\n"
+
+
+def tensions_block() -> str:
+    """Whether tensions follow unseen sentences; what is lost with others, or without one of the maps."""
+    report = json.loads(TENSIONS.read_text())
+    lines = ["| asked for | sentences of known words | with a new word |", "|---|---|---|"]
+    known, new = (report[words]["learned"]["bars"] for words in ("known words", "new words"))
+    for key, words in BARS.items():
+        cells = [
+            f"{_within(one)}{', not met' * (not one['met'])}" for one in (known[key], new[key])
+        ]
+        lines.append(f"| {words} {known[key]['bar']:g} | {' | '.join(cells)} |")
+    lines += ["", "| | points of accuracy lost |", "|---|---|"]
+    for one in report["imposed"]:
+        words = f"another kind's tensions imposed, at {one['budget']:.0%} of the tokens"
+        lines.append(f"| {words} (n = {one['n']:,}) | {_within(one['cost'], 100)} |")
+    parts = json.loads((RESULTS / "parts" / "summary.json").read_text())
+    n = sum(kind["n"] for kind in parts["kinds"] if kind["counts"])
+    for pair in parts["pairs"]:
+        if pair["against"] in WITHOUT:
+            words = f"{WITHOUT[pair['against']]}, at {pair['budget']:.0%} of the tokens"
+            lines.append(f"| {words} (n = {n:,}) | {_within(pair['overall'], 100)} |")
+    text = (
+        "Development scenes, bundled base, 95 % bootstrap intervals, from "
+        f"[{TENSIONS.name}](../results/{TENSIONS.name}) and [parts](../results/parts/summary.json). Where "
+        "an interval holds 0 nothing was found."
+    )
+    return "\n".join(lines) + f"\n\n{text}\n"
+
+
+def _within(measure: dict, times: float = 1) -> str:
+    """A measure with its interval; a half is rounded up."""
+    digits = 1 if times > 1 else 2
+    value, low, high = (
+        f"{times * x + 1e-9:.{digits}f}" for x in (measure["value"], *measure["interval"])
+    )
+    return f"{value} [{low}, {high}]"

@@ -79,7 +79,7 @@ def test_the_page_answers_before_torch_is_loaded(room):
 def test_typed_public_endpoints(client):
     described = client.view_api(return_format="dict", print_info=False)
     assert list(described["named_endpoints"]) == [
-        "/compare", "/relevance", "/compare_with", "/relevance_with", "/examples"
+        "/compare", "/relevance", "/compare_with", "/relevance_with", "/you_first", "/examples"
     ]  # fmt: skip
     endpoint = described["named_endpoints"]["/compare"]
     names = [parameter["parameter_name"] for parameter in endpoint["parameters"]]
@@ -98,6 +98,7 @@ def test_they_are_mcp_tools():
     assert sorted(tool["name"].rpartition("_")[2] for tool in tools) == [
         "compare",
         "examples",
+        "first",
         "relevance",
         "with",
         "with",
@@ -480,7 +481,7 @@ def test_stopping_keeps_what_came():
 
     looks = {"full": finished(), "focused": empty_look(), "shrunk": None}
     stopped = app.MODEL.on_stop(looks)
-    assert stopped.why == stopped.gauges == ""
+    assert stopped.saw == stopped.why == stopped.gauges == ""
     assert "red" in stopped.answers and "Stopped" in stopped.answers and stopped.looks is None
 
 

@@ -138,7 +138,7 @@ def test_pick_compare_and_see_the_answers(tab):
     expect(tab.locator(".arr-answer .arr-mark")).to_have_count(2)  # a card's truth is known
     assert "MB" in tab.locator(".arr-strip").inner_text()
     expect(tab.locator(".arr-recorded")).to_have_count(0)
-    expect(tab.locator(".arr-map")).to_have_count(3)
+    expect(tab.locator(".arr-map")).to_have_count(5)
     expect(tab.locator(".arr-gauge")).to_have_count(3)
     tab.locator("#arr-shrunk input").check()
     ask(tab)

@@ -340,6 +340,14 @@ def test_a_space_gets_the_torch_of_its_hardware_and_nothing_it_does_not_need(har
         assert not re.search(r"(^|/)(\.|__pycache__|tests/)|\.py[ci]$|rows\.parquet$", name), name
 
 
+def test_a_space_s_header_names_the_picture_that_links_show():
+    readme = hub_files.space_files("cpu", repo_id="me/my-space")["README.md"]
+    _, header, body = readme.split("---\n", 2)
+    _, own, unchanged = (ROOT / "README.md").read_text().split("---\n", 2)
+    address = "https://huggingface.co/spaces/me/my-space/resolve/main/docs/page.png"
+    assert header == f"{own}thumbnail: {address}\n" and body == unchanged
+
+
 def test_what_git_does_not_track_is_never_published(tmp_path):
     for name in (
         "README.md",
@@ -395,7 +403,8 @@ def test_a_space_is_made_filled_and_waited_for(there, capsys, monkeypatch):
     repo = there.repos["spaces", SPACE]
     assert set(there.sent()) == set(listed(out)) == set(repo.commits[repo.main])
     assert b"torch==2.11.0\n" in repo.commits[repo.main]["requirements.txt"]
-    assert repo.commits[repo.main]["README.md"] == (ROOT / "README.md").read_bytes()
+    readme = hub_files.with_thumbnail((ROOT / "README.md").read_text(), SPACE)
+    assert repo.commits[repo.main]["README.md"] == readme.encode()
     assert repo.variables == {
         "ARR_COC_BASE": "Qwen/Qwen3-VL-2B-Instruct",
         "ARR_COC_WEIGHTS": WEIGHTS,
@@ -536,13 +545,14 @@ def test_the_commands_of_the_documentation_are_commands():
         by_module[module].append(shlex.split(words))
     parsers = {
         "hub": hub_settings.parse,
+        "record": lambda words: None,  # its own tests parse it; tests/test_publishing.py runs it
         "evaluate": lambda words: evaluate.parse(words, ""),
         "train": train.parse,
         "tensions": tensions.parse,
     }
     assert set(by_module) == set(parsers) and len(by_module["train"]) == 5
     commands = {words[0] for words in by_module["hub"]}
-    assert commands == {"check", "push-model", "push-space", "push-results"}
+    assert commands == {*hub_settings.COMMANDS}
     for module, lines in by_module.items():
         for words in lines:
             parsers[module](words)

@@ -43,6 +43,7 @@ BELOW = {
     "commands": {"config"},
     "config": set(),
     "digests": set(),
+    "environments": set(),
     "naming": set(),
     "adapting": set(),
     "lora": set(),
@@ -102,8 +103,19 @@ BELOW = {
         "qwen",
         "scenes",
     },
-    "hub": {"digests", "naming", "qwen", "service"},
-    "serving": IDEA | {"commands", "qwen"},
+    "hub": {"config", "digests", "evaluate", "naming", "qwen", "service"},
+    "serving": IDEA | {"commands", "environments", "qwen"},
+    "harness": {
+        "commands",
+        "config",
+        "environments",
+        "evaluate",
+        "pictures",
+        "qwen",
+        "scenes",
+        "scoring",
+        "sets",
+    },
     "record": {
         "commands",
         "config",
@@ -122,22 +134,31 @@ OWNERS = {
     "av": {"clips"},
     "kornia": {"texture"},
     "matplotlib": {"homunculus", "evaluate.plots"},
-    "pyarrow": {"evaluate.store", "evaluate.summary"},
+    "pyarrow": {"evaluate.store", "evaluate.summary", "hub.questions"},
     "datasets": {"sets"},
     "transformers": {"qwen", "provenance", "pretrain", "train", "serving.processor"},
     "vllm": {"serving.plugin", "serving.processor", "serving.model"},
+    "lmms_eval": {"harness.lmms", "harness.plugin", "harness.task"},
+    "vlmeval": {"harness.vlmeval"},
     "gradio": {
         "page.api",
+        "page.below",
         "page.changes",
         "page.local_handlers",
         "page.model_handlers",
         "page.parts",
         "page.refusals",
+        "page.you_handlers",
     },
     "spaces": set(),
 }
-# vLLM has an environment of its own (docs/serving.md).
-NEEDS_VLLM = {"arr_coc.serving.processor", "arr_coc.serving.model"}
+# What has an environment of its own (docs/serving.md, docs/benchmarks.md), by the library that is there.
+NEEDS = {
+    "arr_coc.serving.processor": "vllm",
+    "arr_coc.serving.model": "vllm",
+    "arr_coc.harness.lmms": "lmms_eval",
+    "arr_coc.harness.vlmeval": "vlmeval",
+}
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_CLASS = 350, 80, 200
 
 
@@ -234,9 +255,10 @@ def test_app_imports_spaces_first():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_imports_and_says_what_it_is(module):
-    if module in NEEDS_VLLM and importlib.util.find_spec("vllm") is None:
+    if module in NEEDS and importlib.util.find_spec(NEEDS[module]) is None:
         path = FILES[MODULES.index(module)]
-        assert ast.get_docstring(ast.parse(path.read_text()))  # imported by tests.serving_proof
+        # Imported by tests.serving_proof, tests.harness_proof and, on a stub, tests/test_harness.py.
+        assert ast.get_docstring(ast.parse(path.read_text()))
         return
     assert importlib.import_module(module).__doc__
 
@@ -256,6 +278,7 @@ def test_there_are_commands():
         "benchmark",
         "check",
         "evaluate",
+        "harness",
         "hub",
         "pretrain",
         "record",

@@ -34,6 +34,8 @@ def folder(tmp_path):
 
 
 def cells(shown):
+    """Of the tables that are folded; the chart's rows are `test_chart`'s."""
+    shown = shown.partition("<details")[2]
     rows = re.findall(r"<tr>(.*?)</tr>", shown)
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
 
@@ -69,8 +71,8 @@ def test_the_comparison_comes_first_and_the_rest_can_be_opened(folder):
         (folder / name).mkdir()
         (folder / name / "summary.json").write_text(json.dumps(summary()))
     assert list(measured.load(folder)) == ["scenes", "sweep", "ablations", "another"]
-    first, *others = measured.section(folder).split("<details")
-    assert "<table" in first and len(others) == 3
+    chart, first, *others = measured.section(folder).split("<details")
+    assert "arr-chart" in chart and "Against other ways" in first and len(others) == 3
     assert "<summary>another</summary>" in others[-1] and "when is shrinking" in others[0]
 
 
@@ -118,4 +120,4 @@ def test_what_is_published_can_be_shown():
 
     summaries = measured.load(app.RESULTS)
     assert len(summaries) == len(list(app.RESULTS.glob("*/summary.json")))
-    assert measured.section(app.RESULTS).count("<table") == len(summaries)
+    assert measured.section(app.RESULTS).count("<table") == 1 + len(summaries)  # the chart's rows

@@ -11,7 +11,7 @@ from transformers import AttentionInterface
 
 from arr_coc import balancing, components
 from arr_coc.attending import TopK
-from arr_coc.config import NEUTRAL, Config
+from arr_coc.config import NEUTRAL, Config, small_grid
 from arr_coc.peers import selection
 from arr_coc.peers.before import Uniform, ViCrop
 from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
@@ -19,7 +19,7 @@ from arr_coc.peers.names import WORDS
 from arr_coc.peers.ours import ARRCOC, TRAINED
 from arr_coc.peers.texture_candidates import CANDIDATES
 from arr_coc.qwen import attention as qwen_attention
-from arr_coc.qwen import encoding, inputs
+from arr_coc.qwen import encoding
 from arr_coc.realizing import Realizer
 from arr_coc.texture import INDEX
 
@@ -60,14 +60,14 @@ def reduce(name, host, ask, budget):
 
 
 def test_small_grid_fills_the_budget_without_exceeding_it():
-    assert inputs.small_grid((8, 10), 80) == (8, 10)
-    assert inputs.small_grid((8, 10), 16) == (4, 4)  # rounding down gives 3 x 4
-    assert inputs.small_grid((16, 16), 51) == (7, 7)
-    assert inputs.small_grid((1, 40), 9) == (1, 9)
-    assert inputs.small_grid((40, 1), 9) == (9, 1)
+    assert small_grid((8, 10), 80) == (8, 10)
+    assert small_grid((8, 10), 16) == (4, 4)  # rounding down gives 3 x 4
+    assert small_grid((16, 16), 51) == (7, 7)
+    assert small_grid((1, 40), 9) == (1, 9)
+    assert small_grid((40, 1), 9) == (9, 1)
     for grid in [(7, 11), (3, 50), (16, 16)]:
         for tokens in range(1, grid[0] * grid[1] + 1):
-            rows, columns = inputs.small_grid(grid, tokens)
+            rows, columns = small_grid(grid, tokens)
             assert 1 <= rows <= grid[0] and 1 <= columns <= grid[1]
             assert tokens / 2 < rows * columns <= tokens
 
@@ -258,7 +258,7 @@ def test_vicrop_relative_divides_by_the_attention_under_a_general_instruction(ti
 @pytest.mark.parametrize("budget", [4, 20, 50])
 def test_downsample_equals_the_stock_model_on_the_resized_image(tiny, ask, noise, budget):
     reduced = reduce("downsample", tiny, ask, budget)
-    rows, columns = inputs.small_grid(ask.picture.grid, budget)
+    rows, columns = small_grid(ask.picture.grid, budget)
     small = noise.resize((columns * 32, rows * 32), Image.Resampling.BICUBIC)
     batch = tiny.image_processor(
         images=small, return_tensors="pt", size={"shortest_edge": 1, "longest_edge": 10**6}

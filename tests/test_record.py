@@ -81,7 +81,7 @@ def test_the_page_shows_it_with_no_click(folder):
     assert pieces.answers.count("arr-mark") == 3
     assert "Recorded " in pieces.strip and "Medians of 2 runs" in pieces.strip
     assert "data-look" in pieces.look and "arr-race-play" in pieces.cost
-    assert pieces.why.count("data-map") == 3 and pieces.gauges.count('type="range"') == 3
+    assert pieces.why.count("data-part=") == 5 and pieces.gauges.count('type="range"') == 3
 
 
 def look(seconds, rate=10.0, memory=1):

@@ -175,6 +175,8 @@ def test_saved_files(shown):
         name, _, url = share.saved(shown, kind).partition("|")
         assert name == f"arr-coc.{kind}" and url.startswith(f"data:{mime};base64,")
     assert post.png(shown)[:4] == b"\x89PNG"
+    assert share.saved(shown, "sized").startswith("arr-coc-homunculus.png|data:image/png;base64,")
+    assert post.homunculus_png(shown) != post.png(shown)
     assert json.loads(share.as_json(shown))["where"]["grid"] == [6, 8]
     with pytest.raises(ValueError, match="expected one of png"):
         share.saved(shown, "exe")

@@ -26,7 +26,7 @@ from PIL import Image
 from arr_coc import provenance
 from arr_coc.benchmark.cases import QUESTION, image_of
 from arr_coc.commands import run_command
-from arr_coc.qwen.inputs import small_grid
+from arr_coc.config import small_grid
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.serving.running import body, running, time_to_first
 

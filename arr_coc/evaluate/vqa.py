@@ -14,7 +14,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from arr_coc.evaluate.questions import QUESTIONS_PER_BLOCK, Item, Ref, in_blocks
-from arr_coc.pictures import unreadable
+from arr_coc.pictures import found_in, unreadable
 from arr_coc.sets import rows as set_rows
 from arr_coc.sets.asked import Asked, BadRow, Box, Counts, pixel_boxes
 from arr_coc.sets.readers import Reader, reader_for
@@ -162,6 +162,10 @@ class Folder(Local):
         self.name = "folder"
         if bad:
             self.about["skipped_pictures"] = bad
+
+    def file_of(self, one: Listed) -> Path:
+        """The picture's file of one of `listed`."""
+        return found_in(self.rows.roots, str(self.rows.stored(one.row, one.asked.page)))
 
 
 class Hub:

@@ -4,6 +4,8 @@
     python -m arr_coc.hub push-model ORG/WEIGHTS --weights FOLDER --results results/NAME --tag v1.0 --yes
     python -m arr_coc.hub push-space ORG/SPACE --hardware t4 --weights ORG/WEIGHTS --revisions v1.0 --yes
     python -m arr_coc.hub push-results ORG/RESULTS --yes
+    python -m arr_coc.hub push-questions ORG/NAME --folder DIR --results results/NAME --licence NAME --yes
+    python -m arr_coc.hub push-base ORG/BASE --yes
 
 Without `--yes` nothing is sent and no network is used: the exact list of files and sizes is printed.
 The token is the secret HF_TOKEN, or that of `hf auth login`. Which files go is decided in `files`, what
@@ -27,7 +29,9 @@ from arr_coc.hub.settings import (
     WAIT_S,
     Check,
     Push,
+    PushBase,
     PushModel,
+    PushQuestions,
     PushResults,
     PushSpace,
     parse,
@@ -74,6 +78,25 @@ def push_results(settings: PushResults) -> dict[str, Any]:
     """Publish results as a data set; earlier ones there stay."""
     files = hub_files.results_files(settings.results, own_data=settings.own_data)
     return push(settings, "dataset", files, mirror=False)
+
+
+def push_base(settings: PushBase) -> dict[str, Any]:
+    """Publish a base that lies in a folder."""
+    return push(settings, "model", hub_files.base_files(settings.base))
+
+
+def push_questions(settings: PushQuestions) -> dict[str, Any]:
+    """Publish a folder's questions with their pictures."""
+    from arr_coc.hub.questions import question_files  # needs pyarrow, which a Space has not
+
+    files = question_files(
+        settings.folder,
+        settings.results,
+        settings.repo,
+        settings.licence,
+        skip_bad=settings.skip_bad,
+    )
+    return push(settings, "dataset", files)
 
 
 def push(settings: Push, kind: str, files: Files, *, mirror: bool = True) -> dict[str, Any]:
@@ -165,7 +188,7 @@ def push_space(settings: PushSpace) -> dict[str, Any]:
         if value and (Path(value).exists() or loading.looks_like_path(value)):
             raise Refused(f"--{name} {value} is a folder of this machine, expected a Hub id")
     hardware, flavor = settings.hardware, FLAVOR[settings.hardware]
-    files = hub_files.space_files(hardware, own_data=settings.own_data)
+    files = hub_files.space_files(hardware, own_data=settings.own_data, repo_id=settings.repo)
     print(f"hardware {flavor}, torch {hub_files.TORCH[hardware]}")
     for name, value in variables(settings).items():
         print(f"variable {name}={value}" if value else f"variable {name} removed")
@@ -276,6 +299,8 @@ RUN: dict[type, Callable[[Any], dict[str, Any]]] = {
     PushModel: push_model,
     PushSpace: push_space,
     PushResults: push_results,
+    PushBase: push_base,
+    PushQuestions: push_questions,
     Check: check,
 }
 

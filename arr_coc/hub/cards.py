@@ -1,13 +1,14 @@
-"""The cards of what `arr_coc.hub` publishes: a model's and the results', from measured results only.
+"""What the cards of `arr_coc.hub` say of measured results, and the results' own card.
 
-No number is written here by hand: without results a card says that nothing was measured.
+No number is written here by hand: without results a card says that nothing was measured. The card of
+weights is in `model_card`, that of a data set with pictures in `questions`.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import DatasetCardData, ModelCardData
+from huggingface_hub import DatasetCardData
 
 from arr_coc import digests, naming
 
@@ -62,67 +63,7 @@ def measured_weights(summary: dict[str, Any], folder: Path, repo_id: str) -> str
     return repo_id
 
 
-def model_card(
-    config: dict[str, Any],
-    folder: Path,
-    repo_id: str,
-    summaries: list[dict[str, Any]],
-    revision: str,
-) -> str:
-    """Markdown with metadata for ARR-COC weights.
-
-    Args:
-        config: the weights' `config.json`.
-        folder: where the weights lie, to tell results of these weights from others.
-        repo_id: where they go.
-        summaries: of evaluations, with these weights and training-free; may be empty.
-        revision: how this version is called there.
-    """
-    base = config.get("base_model")
-    is_there = naming.is_hub_id(base)
-    linked = {"base_model": base, "base_model_relation": "adapter"} if is_there else {}
-    data = ModelCardData(
-        license="apache-2.0",
-        library_name="arr-coc",
-        pipeline_tag="image-text-to-text",
-        tags=["visual-question-answering", "token-reduction", "qwen3-vl"],
-        **linked,
-    )
-    with_these = [measured_weights(s, folder, repo_id) for s in summaries]
-    if summaries and repo_id not in with_these:
-        raise ValueError(f"none of the results was measured with {str(folder)!r}")
-    names = {"name": repo_id.split("/")[-1], "repo": repo_id, "revision": revision}
-    call = f'"{base}", ' if is_there else ""  # without an id, whatever ARR_COC_BASE names
-    parts = [_MODEL.format(**{**config, **names, "base": base, "call": call})]
-    parts += [_measured(s, used) for s, used in zip(summaries, with_these)]
-    if not summaries:
-        parts.append("Nothing yet.\n")
-    parts.append(_limits(list(zip(summaries, with_these)), repo_id))
-    return f"---\n{data.to_yaml().strip()}\n---\n" + "\n".join(parts)
-
-
-_MODEL = """\
-# {name}
-
-ARR-COC weights for `{base}` (text hidden size {embedding_size}): small parts that read the question,
-decide where the visual tokens go before the vision encoder looks, and mend the tokens it then gives. The
-base itself is not in here and stays as it is.
-
-```python
-from arr_coc.qwen import ARRCOCQwen
-
-model = ARRCOCQwen.from_pretrained({call}components="{repo}", revision="{revision}")
-```
-
-`config.json` holds the sizes (format {format_version}), `model.safetensors` the weights. A Space takes them
-by `ARR_COC_WEIGHTS={repo}`, and `ARR_COC_REVISIONS` names the versions to offer. `handler.py` answers on
-Inference Endpoints; it says what a request looks like.
-
-## Measured
-"""
-
-
-def _measured(summary: dict[str, Any], used: str) -> str:
+def measured(summary: dict[str, Any], used: str) -> str:
     """A result's section of a model card; `used` names the weights."""
     lines = [f"### {summary['what']}, {used}", "", method_table(summary), "", CAPTION, ""]
     return "\n".join([*lines, made_by(summary), ""])
@@ -162,7 +103,7 @@ def made_by(report: dict[str, Any]) -> str:
     return f"`{report['command'].strip()}` at {report['commit']}, {report['date']}, on {where}."
 
 
-def _limits(measured: list[tuple[dict[str, Any], str]], repo_id: str) -> str:
+def limits(measured: list[tuple[dict[str, Any], str]], repo_id: str) -> str:
     """What the results say against the weights, and what they do not say."""
     lines = ["## Limits", ""]
     if not measured:

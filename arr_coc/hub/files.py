@@ -1,6 +1,6 @@
 """Which files go to the Hub: exact lists for a model repo, a Space and a results data set.
 
-A list maps each path in the repo to a file here, or to its text where it is written for the upload.
+A list maps each path in the repo to a file here, or to its text or bytes where it is made for the upload.
 Hidden files, caches, pickles and rows of running evaluations are never in one.
 """
 
@@ -10,13 +10,18 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+from huggingface_hub import hf_hub_url
 
 from arr_coc import naming
 from arr_coc.hub import cards, private
+from arr_coc.hub.model_card import model_card
+from arr_coc.qwen import loading
 from arr_coc.qwen import weights as qwen_weights
 
 ROOT = Path(__file__).parent.parent.parent
-Files = dict[str, Path | str]
+Files = dict[str, Path | str | bytes]
 
 # ZeroGPU takes 2.8.0, 2.9.1, 2.10.0 and 2.11.0 only. 2.10.0 is the last whose plain wheel brings CUDA 12,
 # which a T4's driver takes. On CPU it is the version that the tests run. Always the plain wheel: a CPU-only
@@ -26,8 +31,11 @@ FLAVOR = {"zero-gpu": "zero-a10g", "t4": "t4-small", "cpu": "cpu-basic"}
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 SPACE = (*PAGES, "app.py", "requirements*.txt", "pyproject.toml")
 RESULTS = "results"
+# Of a base: whatever transformers reads, the card, and what it was made of.
+BASE = ("README.md", "*.json", "*.jinja", "*.txt", "*.model", "*.safetensors")
 HANDLER, NEEDS = "handler.py", "requirements.txt"  # of a model repo, for Inference Endpoints
 SPACE_NAME = "arr-coc-vis"  # how docs/publishing.md calls a Space
+THUMBNAIL = "docs/page.png"
 SPACE_FOLDERS = ("arr_coc", "examples", "docs", RESULTS)
 SKIPPED_NAMES = {"__pycache__", "build", "dist"}
 UNFINISHED = (
@@ -80,9 +88,13 @@ def pinned(requirements: str, hardware: str) -> str:
     return text
 
 
-def space_files(hardware: str, root: Path = ROOT, *, own_data: bool = False) -> Files:
+def space_files(
+    hardware: str, root: Path = ROOT, *, own_data: bool = False, repo_id: str = ""
+) -> Files:
     """The Space: app, package, examples, pictures and summaries, as far as git tracks them; rows belong to
     the data set. With `own_data` also results and cards of one's own pictures.
+
+    With `repo_id`, the Space's, its README names the picture that links to it show.
 
     Raises:
         ValueError: where `root` is not a git checkout of the repository.
@@ -109,7 +121,17 @@ def space_files(hardware: str, root: Path = ROOT, *, own_data: bool = False) -> 
                 f"{root} has no {needed}: push a Space from a checkout of the repository"
             )
     requirements = (root / "requirements.txt").read_text(encoding="utf-8")
+    if repo_id and THUMBNAIL in files:
+        readme = (root / "README.md").read_text(encoding="utf-8")
+        files["README.md"] = with_thumbnail(readme, repo_id)
     return files | {"requirements.txt": pinned(requirements, hardware)}
+
+
+def with_thumbnail(readme: str, repo_id: str) -> str:
+    """A Space's README with the address of its `THUMBNAIL` in the header, which the Hub wants whole."""
+    opened, header, body = readme.split("---\n", 2)
+    address = hf_hub_url(repo_id, THUMBNAIL, repo_type="space")
+    return f"{opened}---\n{header}thumbnail: {address}\n---\n{body}"
 
 
 def model_files(
@@ -141,15 +163,46 @@ def model_files(
         weights, None, base=str(config.get("base_model")), embedding_size=size
     )
     summaries = [cards.read_summary(folder) for folder in results]
+    training = weights / qwen_weights.TRAINING
+    trained = private.told(training) if training.is_file() else None
+    space = space or f"{repo_id.split('/')[0]}/{SPACE_NAME}"
     files: Files = {
-        "README.md": cards.model_card(config, weights, repo_id, summaries, revision),
+        "README.md": model_card(
+            config, weights, repo_id, summaries, revision, space=space, training=_read(trained)
+        ),
         qwen_weights.CONFIG: json.dumps(config, indent=2) + "\n",
         qwen_weights.WEIGHTS: weights / qwen_weights.WEIGHTS,
         HANDLER: Path(__file__).with_name(HANDLER),
-        NEEDS: requirements_of(space or f"{repo_id.split('/')[0]}/{SPACE_NAME}"),
+        NEEDS: requirements_of(space),
     }
-    training = weights / qwen_weights.TRAINING
-    return files | ({qwen_weights.TRAINING: private.told(training)} if training.is_file() else {})
+    return files | ({qwen_weights.TRAINING: trained} if trained is not None else {})
+
+
+def _read(told: Path | str | None) -> dict[str, Any] | None:
+    """A JSON file of a list, or its text."""
+    if told is None:
+        return None
+    return json.loads(told.read_text(encoding="utf-8") if isinstance(told, Path) else told)
+
+
+def base_files(folder: Path) -> Files:
+    """A base in a folder, as others load it, with the card that lies in it.
+
+    Raises:
+        ValueError: for a folder that holds no Qwen3-VL, no weights in safetensors, or no card.
+    """
+    loading.check_base(str(folder))
+    files = {
+        path.name: private.told(path)
+        for pattern in BASE
+        for path in sorted(folder.glob(pattern))
+        if wanted(path, folder)
+    }
+    if "README.md" not in files or not any(name.endswith(".safetensors") for name in files):
+        raise ValueError(
+            f"{folder} lacks README.md or *.safetensors, expected a base with its card"
+        )
+    return files
 
 
 def requirements_of(space: str) -> str:
@@ -190,7 +243,7 @@ def results_files(results: Path, *, own_data: bool = False) -> Files:
 def sizes(files: Files) -> dict[str, int]:
     """Bytes of each file, by path in the repo, sorted."""
     return {
-        name: len(source.encode()) if isinstance(source, str) else source.stat().st_size
+        name: source.stat().st_size if isinstance(source, Path) else len(_bytes(source))
         for name, source in sorted(files.items())
     }
 
@@ -200,7 +253,11 @@ def stage(files: Files, folder: Path) -> None:
     for name, source in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, str):
-            path.write_text(source, encoding="utf-8", newline="\n")
-        else:
+        if isinstance(source, Path):
             shutil.copyfile(source, path)
+        else:
+            path.write_bytes(_bytes(source))
+
+
+def _bytes(made: str | bytes) -> bytes:
+    return made.encode() if isinstance(made, str) else made

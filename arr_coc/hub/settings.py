@@ -7,6 +7,7 @@ from pathlib import Path
 
 from arr_coc import naming
 from arr_coc.hub.files import FLAVOR, RESULTS, ROOT, SPACE_NAME
+from arr_coc.qwen.loading import BUNDLED_BASE
 
 WAIT_S = 1800.0  # README's startup_duration_timeout is 30 minutes
 
@@ -84,6 +85,34 @@ class PushResults(Push):
 
 
 @dataclass(frozen=True)
+class PushBase(Push):
+    """A base in a folder, such as the bundled one, with the card that lies in it.
+
+    Attributes:
+        base: its folder.
+    """
+
+    base: Path
+
+
+@dataclass(frozen=True)
+class PushQuestions(Push):
+    """Pictures, questions and boxes of a folder as a data set, with the rows of an evaluation.
+
+    Attributes:
+        folder: as `evaluate --folder` reads it.
+        results: an evaluation of it; None for the questions alone.
+        licence: of the pictures, as the Hub spells it.
+        skip_bad: whether questions that cannot be asked are left out.
+    """
+
+    folder: Path
+    results: Path | None
+    licence: str
+    skip_bad: bool
+
+
+@dataclass(frozen=True)
 class Check:
     """Try what publishing needs, without changing anything; a line each.
 
@@ -98,17 +127,18 @@ class Check:
     space: str | None
 
 
-COMMANDS: dict[str, type[PushModel | PushSpace | PushResults | Check]] = {
+Command = PushModel | PushSpace | PushResults | PushBase | PushQuestions | Check
+COMMANDS: dict[str, type[Command]] = {
     "push-model": PushModel,
     "push-space": PushSpace,
     "push-results": PushResults,
+    "push-base": PushBase,
+    "push-questions": PushQuestions,
     "check": Check,
 }
 
 
-def parse(
-    argv: Sequence[str] | None, about: str = ""
-) -> PushModel | PushSpace | PushResults | Check:
+def parse(argv: Sequence[str] | None, about: str = "") -> Command:
     """The settings that the arguments of `main`, or of the process, name; `about` is for --help."""
     args = vars(parser(about).parse_args(argv))
     kind = COMMANDS[args.pop("command")]
@@ -138,6 +168,9 @@ def parser(about: str) -> argparse.ArgumentParser:
                                     help="Space that Inference Endpoints install the package from "
                                     f"(default: OWNER/{SPACE_NAME})")  # fmt: skip
     made["push-results"].add_argument("--results", type=Path, default=ROOT / RESULTS)
+    made["push-base"].add_argument("--base", type=Path, default=BUNDLED_BASE,
+                                   help="folder of a base (default: the bundled one)")  # fmt: skip
+    _add_questions(made["push-questions"])
     space = made["push-space"]
     for one in (space, made["push-results"]):
         one.add_argument("--own-data", action="store_true",
@@ -155,6 +188,14 @@ def parser(about: str) -> argparse.ArgumentParser:
         one.add_argument("--revisions", help="of the weights, separated by commas")
     made["check"].add_argument("--space", metavar="ORG/NAME", help="a Space to look at")
     return p
+
+
+def _add_questions(one: argparse.ArgumentParser) -> None:
+    """What `push-questions` takes."""
+    one.add_argument("--folder", type=Path, required=True, help="of questions and pictures")
+    one.add_argument("--results", type=Path, help="an evaluation of that folder")
+    one.add_argument("--licence", required=True, help="of the pictures, as the Hub spells it")
+    one.add_argument("--skip-bad", action="store_true", help="leave out what cannot be asked")
 
 
 def repo_id(text: str) -> str:

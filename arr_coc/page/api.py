@@ -7,12 +7,15 @@ by name, to `compare_with` and `relevance_with`.
 
 from typing import Any
 
+import gradio as gr
 from gradio.data_classes import FileData
 
 from arr_coc.config import NEW_TOKENS, Config
 from arr_coc.page import frame
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
+from arr_coc.page.you_handlers import YouHandlers
+from arr_coc.service.choosing import Contest
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
 
@@ -21,7 +24,7 @@ class Endpoints:
     """The endpoints, over the page's own handlers."""
 
     def __init__(self, local: LocalHandlers, model: ModelHandlers) -> None:
-        self.local, self.model = local, model
+        self.local, self.model, self.you = local, model, YouHandlers(model)
 
     def compare(
         self,
@@ -81,6 +84,22 @@ class Endpoints:
             settings: as in compare_with; those of answers do nothing here.
         """
         return self.model.answered(image, question, settings, alone=True)
+
+    def you_first(self, image: FileData, question: str, cells: list[list[int]]) -> Contest:
+        """Answer from places that you choose after the model's quick first look, against its own choice of 12.
+
+        Args:
+            image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
+            question: at most 500 characters.
+            cells: 1 to 12 pairs of row and column in visual tokens from the top left, from 0, each once, in the order in which you would spend them.
+        """  # noqa: E501  the framework reads one line of an argument
+        return self.you.answered(image, question, cells)
+
+    def check_you_first(self, image: FileData, question: str, cells: list[list[int]]) -> list[Any]:
+        """Whether that may enter the queue; else why not, in a sentence, before it does."""
+        said = self.you.refused(image, question, cells)
+        fine = gr.validate(True, "")
+        return [fine, fine, gr.validate(not said, said)]
 
     def examples(self) -> list[frame.Listed]:
         """The questions of this page's cards with their true answers."""

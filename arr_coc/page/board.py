@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from PIL import Image
 
-from arr_coc.page import cost, frame, hero, results, viewer, why
+from arr_coc.page import cost, frame, hero, results, saw, viewer, why
 from arr_coc.page.asking import Asked
 from arr_coc.page.folding import folded
 from arr_coc.page.stamps import Stamp, mark, stamp_of, with_tensions
@@ -33,6 +33,7 @@ class Board(NamedTuple):
     look: str
     answers: str
     strip: str = ""
+    saw: str = ""
     why: str = ""
     gauges: str = ""
     cost: str = ""
@@ -135,7 +136,8 @@ def board(shown: Shown) -> Board:
             aside=unknown_language(result["question"]) if result["bundled"] else "",
         ),
         results.strip(result, shown["note"], shown["recorded"], shown["runs"]),
-        why.maps(shown["where"], size),
+        saw.section(result, shown["asked"]),
+        why.maps(shown["where"], size, result["where"]),
         why.gauges(shown["where"]),
         cost.cost(result, shown["runs"]),
         hero.hero(result, shown["truth"], shown["runs"]),
@@ -174,7 +176,7 @@ def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, dict[str, 
     shown, size = {**shown, "where": where}, tuple(shown["size"])
     pieces = {
         "look": viewer.viewer(shown["picture"], size, where, **over_picture(shown, where)),
-        "why": why.maps(where, size),
+        "why": why.maps(where, size, shown["result"]["where"]),
         "gauges": why.gauges(where),
     }
     return shown, {name: piece and piece + mark(stamp) for name, piece in pieces.items()}

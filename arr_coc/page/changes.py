@@ -17,6 +17,7 @@ class Fresh(NamedTuple):
     look: Any = UNCHANGED
     answers: Any = UNCHANGED
     strip: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
@@ -45,6 +46,7 @@ class Budgeted(NamedTuple):
     look: Any = UNCHANGED
     answers: Any = UNCHANGED
     strip: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
@@ -58,6 +60,7 @@ class Compared(NamedTuple):
     look: Any = UNCHANGED
     answers: Any = UNCHANGED
     strip: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
@@ -71,6 +74,7 @@ class Stopped(NamedTuple):
     """Stop was pressed, or something else overtook the run."""
 
     answers: Any = UNCHANGED
+    saw: Any = UNCHANGED
     why: Any = UNCHANGED
     gauges: Any = UNCHANGED
     looks: Any = None
@@ -94,6 +98,22 @@ class Tuned(NamedTuple):
     tensions: Any = UNCHANGED
     imposed: Any = UNCHANGED
     said_tensions: str = ""
+
+
+class Played(NamedTuple):
+    """ "You first" goes on: what is shown of the round, the round, and what is said of it."""
+
+    you: Any = UNCHANGED
+    playing: Any = UNCHANGED
+    you_said: Any = UNCHANGED
+
+
+class Weighed(NamedTuple):
+    """What mattered of the comparison on the page was asked, or why it was not."""
+
+    look: Any = UNCHANGED
+    shown: Any = UNCHANGED
+    said_matter: Any = UNCHANGED
 
 
 class Ready(NamedTuple):

@@ -20,7 +20,8 @@ from PIL import Image
 
 from arr_coc.service import intake, journal
 
-CSS = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+STYLES = ("page.css", "reasons.css", "you.css", "chart.css")
+CSS = "".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in STYLES)
 # Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
 CARDS_JS = """
 element.addEventListener('click', (event) => {
@@ -44,6 +45,21 @@ function arrHome(element) {
     return host ? `${host.trim().replace(/[/]+$/, '')}/` : location.origin + location.pathname;
 }
 """
+# Copies an element's text, or marks it where the browser does not allow that; says which it did.
+COPY_JS = """
+function arrCopy(text, said) {
+    const mark = () => {
+        const range = document.createRange();
+        range.selectNodeContents(text);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        said.textContent = 'Selected: copy it with your keyboard.';
+    };
+    if (!navigator.clipboard) return mark();
+    navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
+}
+"""
+THUMBNAIL = 280  # pixels of a card's longer side: twice what is shown, for dense screens
 TITLE = "ARR-COC-VIS"
 TAGLINE = "A vision model that spends its attention where your question needs it"
 LINE = "It reads the question, then decides where to look."
@@ -314,13 +330,13 @@ def escaped(value: str) -> str:
 def _thumbnail(path: Path) -> str:
     with Image.open(path) as picture:
         small = picture.convert("RGB")
-    small.thumbnail((440, 440))
-    return data_url(small)
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    return data_url(small, quality=72)  # all of them come again with every card
 
 
-def data_url(picture: Image.Image, kind: str = "WEBP") -> str:
+def data_url(picture: Image.Image, kind: str = "WEBP", quality: int = 88) -> str:
     """A picture as a `data:` URL, in a format that pillow writes."""
     buffer = io.BytesIO()
-    picture.save(buffer, kind, **({"quality": 88} if kind == "WEBP" else {}))
+    picture.save(buffer, kind, **({"quality": quality} if kind == "WEBP" else {}))
     body = base64.b64encode(buffer.getvalue()).decode()
     return f"data:image/{kind.lower()};base64,{body}"

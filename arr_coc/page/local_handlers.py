@@ -5,9 +5,10 @@ place in the queue.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
@@ -29,6 +30,7 @@ from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import BY_SHARE, PERCENT, tension_words
 from arr_coc.service import comparing, intake
 
+LONGEST_QUERY = 8000  # characters; a question takes up to nine for each of its own
 MORE = 2  # times as many tokens for another look
 NOT_KEPT = "This comparison is not kept any more: press Compare first."
 NOTHING_TO_SAVE = "There is no comparison to save yet: press Compare."
@@ -105,11 +107,16 @@ class LocalHandlers(Cards):
         return self.opened(chosen) if self.example_of(chosen) else Fresh()
 
     def on_open(self, request: gr.Request) -> tuple:
-        """Fill in what a link asks for (`arr_example`, `arr_q`, `arr_budget` in percent); never run.
+        """The page as a link opens it."""
+        return self._asked_for(request.query_params if request else {})
 
-        Returns the changes, and after them the percentage.
-        """
-        wish = frame.wish(request.query_params if request else {}, self.examples, PERCENT)
+    def on_address(self, event: gr.EventData) -> tuple:
+        """Back or forward in the browser: the page as that address opens it."""
+        return self._asked_for(_parameters(_sent(event, "query")))
+
+    def _asked_for(self, parameters: Mapping[str, str]) -> tuple:
+        """What a link fills in (`arr_example`, `arr_q`, `arr_budget` in percent), and its percentage."""
+        wish = frame.wish(parameters, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
 
     def on_budget(self, shown: Shown | None, chosen: Any, question: Any, percent: Any) -> Budgeted:
@@ -233,6 +240,12 @@ class LocalHandlers(Cards):
             return UNCHANGED
         known = type(percent) in (int, float) and 5 <= percent <= 100
         return share.section(chosen, question, round(percent) if known else PERCENT, self.on_space)
+
+
+def _parameters(query: Any) -> dict[str, str]:
+    """What an address asks for; nothing where it is none."""
+    known = isinstance(query, str) and len(query) <= LONGEST_QUERY
+    return dict(parse_qsl(query.removeprefix("?"))) if known else {}
 
 
 def _sent(event: gr.EventData, name: str) -> Any:

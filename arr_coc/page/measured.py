@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from arr_coc.config import SHARE
+from arr_coc.page.chart import chart
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import ENOUGH_RUNS, ratio_words, seconds
 from arr_coc.peers.names import WORDS
@@ -35,6 +36,7 @@ TITLES = {
     "easy-vqa": "On easy-VQA, large shapes on tiny pictures",
 }
 BENCHMARK, SHIPPED = "benchmark-2b-cpu.json", "before + separate glance"
+SHORT = 12  # digits of a hash
 WORST = 3  # kinds named as failures
 
 
@@ -93,17 +95,32 @@ def at_2b(folder: Path) -> str:
 
 
 def section(folder: Path, identity: Identity | None = None) -> str:
-    """The results as tables; one sentence where there are none."""
+    """The first results as a chart with its rows, all else folded; a sentence where there are none."""
     summaries = load(folder, identity)
-    tables = [_evaluation(summary) for summary in summaries.values()]
-    folded = [
-        f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>{table}</details>'
-        for name, table in zip(summaries, tables)
+    shown = next((chart(s, made_of(s, identity)) for s in summaries.values()), "")
+    tables = [
+        f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>'
+        f"{_evaluation(summary)}</details>"
+        for name, summary in summaries.items()
     ]
-    body = "".join(tables[:1] + folded[1:]) or _sentence(
-        OTHER if identity and load(folder) else NONE
-    )
+    body = shown + "".join(tables) or _sentence(OTHER if identity and load(folder) else NONE)
     return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
+
+
+def made_of(summary: dict[str, Any], identity: Identity | None) -> str:
+    """Which model and weights a summary is of, when it was measured and with which commit."""
+    measured = summary.get("identity", {})
+    bundled = identity is not None and identity.base == "bundled"
+    base = "the small bundled model" if bundled else str(measured.get("base") or "a base")
+    hashes = [measured.get(name, "")[:SHORT] for name in ("sha256", "weights_sha256")]
+    base += f" ({hashes[0]})" if hashes[0] else ""
+    with_weights = f"with its ARR-COC weights ({hashes[1]})" if hashes[1] else "without weights"
+    commit = summary.get("commit") or "unknown"
+    n = sum(kind["n"] for kind in summary.get("kinds", []) if kind.get("counts"))
+    return (
+        f"The answers are those of {base} {with_weights} to {n:,} questions ({summary['what']}), "
+        f"measured {summary['date']}, commit {commit}."
+    )
 
 
 def figures(folder: Path, identity: Identity | None = None) -> str:

@@ -35,6 +35,7 @@ NOT_YET = "The model is waking up; what this costs is known when it is there."
 PATIENCE_S = 5.0  # then the badge says how far loading is, and asks again
 SHORT = 7  # digits of a commit
 FREE = gr.update(interactive=True)
+NO_REASONS = {"saw": "", "why": "", "gauges": ""}  # they belong to a finished look
 
 
 class ModelHandlers:
@@ -106,8 +107,7 @@ class ModelHandlers:
             yield Compared(
                 answers=results.answers(None, None),
                 strip=results.message(html.unescape(failure.message)),
-                why="",
-                gauges="",
+                **NO_REASONS,
                 cost="",
                 hero=hero.hero(None),
                 shown=None,
@@ -161,7 +161,7 @@ class ModelHandlers:
         stamp = looks.get("stamp")
         came = {name: look for name, look in looks.items() if name != "stamp"}
         answers = results.answers(**came) + mark(stamp)
-        return Stopped(answers=answers, why="", gauges="", go=FREE)
+        return Stopped(answers=answers, **NO_REASONS, go=FREE)
 
     def on_overtaken(self, turn: Turn | None = None, run: Any = "") -> Overtaken:
         """Another picture came while a run was open: what that still brings is not shown."""

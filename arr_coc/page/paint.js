@@ -1,5 +1,5 @@
-/* Paint: a picture and a decision about it -> what is shown of them, on canvases; no page is touched but a map's. */
-const arrPaint = (() => {
+/* Paint: a picture and a decision about it -> what is shown of them, on canvases. Of the page only the picture is read. */
+window.arrPaint = (() => {
   const MAGMA = [[0, 0, 4], [29, 17, 71], [81, 18, 124], [131, 38, 129], [183, 55, 121],
     [231, 82, 99], [252, 137, 97], [254, 196, 136], [252, 253, 191]];
   const CIVIDIS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [97, 101, 111], [125, 124, 120],
@@ -181,13 +181,15 @@ const arrPaint = (() => {
     return made;
   }
 
-  function saw(base, look) {
-    const [h, w] = look.grid;
-    const native = draw(base, w * SEEN, h * SEEN), made = canvas(native.width, native.height);
+  function whole(base, [h, w]) {  // the picture as so many tokens have it: a full or a shrunk look
+    return draw(base, w * SEEN, h * SEEN);
+  }
+
+  function saw(base, look) {  // the picture at the resolution that each place was given
+    const native = whole(base, look.grid), made = canvas(native.width, native.height);
     const paint = made.getContext('2d');
     paint.imageSmoothingQuality = 'high';
-    const rest = look.glance ? draw(base, look.glance[1] * SEEN, look.glance[0] * SEEN)
-      : passing(base, look.grid, made.width, made.height);
+    const rest = look.glance ? whole(base, look.glance) : passing(base, look.grid, made.width, made.height);
     paint.drawImage(rest, 0, 0, made.width, made.height);
     const coarseFirst = boxes(native, look).sort((a, b) => b[4] - a[4]);
     for (const [x, y, width, height] of coarseFirst) {
@@ -196,7 +198,7 @@ const arrPaint = (() => {
       inner.drawImage(native, x, y, width, height, 0, 0, SEEN, SEEN);
       paint.drawImage(cell, x, y, width, height);
     }
-    return pixels(draw(made, base.width, base.height));
+    return made;
   }
 
   function sized(base, look) {  // every pixel is fetched from where the mesh says it came from
@@ -221,19 +223,36 @@ const arrPaint = (() => {
     return image;
   }
 
-  function map(shown) {  // one map as honest squares, one per place
-    shown.dataset.ready = '1';
-    const rows = JSON.parse(shown.dataset.map), flat = rows.flat(), low = Math.min(...flat);
-    const span = Math.max(Math.max(...flat) - low, 0.05), stops = CIVIDIS.length - 1;
+  function map(shown, rows) {  // values in [0, 1] as honest squares, one per place
+    const flat = rows.flat(), stops = CIVIDIS.length - 1;
     Object.assign(shown, {width: rows[0].length, height: rows.length});
     const paint = shown.getContext('2d'), image = paint.createImageData(shown.width, shown.height);
     flat.forEach((value, i) => {
-      const at = (value - low) / span * stops, n = Math.min(stops - 1, at | 0);
+      const at = value * stops, n = Math.min(stops - 1, at | 0);
       const colour = CIVIDIS[n].map((c, k) => c + (CIVIDIS[n + 1][k] - c) * (at - n));
       image.data.set([...colour, 255], 4 * i);
     });
     paint.putImageData(image, 0, 0);
   }
 
-  return {draw, bounds, heat, kept, mattered, saw, sized, soft, film, map};
+  // Whoever reads light letters has a dark page around the picture.
+  const isDark = (box) => getComputedStyle(box).color.match(/\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) > 384;
+
+  function pictured(use) {  // the picture on the page, now and whenever there is another
+    let src = '';
+    const look = () => {
+      const shown = document.querySelector('.arr-viewer .arr-base');
+      if (!shown || shown.src === src) return;
+      src = shown.src;
+      const image = new Image();
+      image.onload = () => { if (image.src === src) use(image); };
+      image.src = src;
+    };
+    new MutationObserver(look).observe(document.getElementById('arr-look') || document.body, {
+      childList: true, subtree: true, attributes: true, attributeFilter: ['src'],
+    });
+    look();
+  }
+
+  return {draw, pixels, bounds, heat, kept, mattered, saw, whole, sized, soft, film, map, isDark, pictured, SEEN};
 })();

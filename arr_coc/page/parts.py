@@ -114,6 +114,7 @@ class Parts:
     strip: gr.HTML
     shrunk: gr.Checkbox
     cards: gr.HTML
+    saw: gr.HTML
     why: gr.HTML
     gauges: gr.HTML
     again: gr.Button
@@ -251,17 +252,15 @@ def answer_side(first: Fresh) -> dict[str, Component]:
 
 
 def reasons(first: Fresh) -> dict[str, Component]:
-    """Why there: the maps beside the gauges to drag."""
+    """Why there: the equation of the maps, and under it the gauges to drag."""
     parts = {}
-    with gr.Row(equal_height=False, elem_id="arr-reasons"):
-        with gr.Column(scale=6, min_width=320):
-            parts["why"] = show(first.why, js_on_load=viewer.SCRIPT, elem_id="arr-maps")
-        with gr.Column(scale=5, min_width=320):
-            parts["gauges"] = show(first.gauges, js_on_load=why.GAUGES_JS, elem_id="arr-gauges")
-            with gr.Row():
-                parts["again"] = gr.Button("Compare with these", size="sm", elem_id="arr-again")
-                parts["reset"] = gr.Button("Reset", size="sm", elem_id="arr-reset")
-            parts["said_tensions"] = show(spoken(), elem_id="arr-said-tensions")
+    with gr.Column(elem_id="arr-reasons"):
+        parts["why"] = show(first.why, js_on_load=why.SCRIPT, elem_id="arr-maps")
+        parts["gauges"] = show(first.gauges, js_on_load=why.GAUGES_JS, elem_id="arr-gauges")
+        with gr.Row():
+            parts["again"] = gr.Button("Compare with these", size="sm", elem_id="arr-again")
+            parts["reset"] = gr.Button("Reset", size="sm", elem_id="arr-reset")
+        parts["said_tensions"] = show(spoken(), elem_id="arr-said-tensions")
     return parts
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from PIL import Image, ImageChops, ImageDraw, ImageFont
 
-from arr_coc.page import frame
+from arr_coc.page import frame, warping
 from arr_coc.page.board import Shown
 from arr_coc.page.folding import folded
 from arr_coc.page.results import ENOUGH_RUNS, LOOKS, cut_words, ratio_words, shown_ratio
-from arr_coc.page.viewer import shown_side
+from arr_coc.page.viewer import density_of, shown_side
 from arr_coc.ranking import ranks
 from arr_coc.scoring import score_exact
 from arr_coc.service.looks import LookResult, is_cut
@@ -29,10 +29,13 @@ GOOD, BAD = (17, 115, 74), (179, 38, 30)
 FILLS = {"full": (154, 161, 180), "focused": (224, 138, 46), "shrunk": (111, 163, 199)}
 
 
-def png(shown: Shown) -> bytes:
-    """A card of 1200 x 630 pixels: the picture under its heat, the question, the answers, the cost."""
+def png(shown: Shown, sized: bool = False) -> bytes:
+    """A card of 1200 x 630 pixels: the picture under its heat, the question, the answers, the cost.
+
+    `sized` shows the homunculus in place of the heat: the picture bent by the tokens spent on it.
+    """
     card = Image.new("RGB", CARD, GROUND)
-    left, bottom = _picture(card, shown)
+    left, bottom = _picture(card, shown, sized)
     paint, result = ImageDraw.Draw(card), shown["result"]
     width = CARD[0] - left - EDGE
     cost = f"First word of the focused look: {ratio_words(shown_ratio(result))}"
@@ -41,7 +44,7 @@ def png(shown: Shown) -> bytes:
         cost = (
             f"One {run} run; times vary" if shown["runs"] < 2 else "Two recorded runs; times vary"
         )
-    write(paint, (left, bottom - 26), _wrapped(cost, 19, width, most=1), QUIET)
+    write(paint, (left, bottom - 26), wrapped(cost, 19, width, most=1), QUIET)
     _beside(paint, shown, left, bottom - 44)
     _foot(paint, shown)
     out = io.BytesIO()
@@ -49,7 +52,12 @@ def png(shown: Shown) -> bytes:
     return out.getvalue()
 
 
-def _picture(card: Image.Image, shown: Shown) -> tuple[int, int]:
+def homunculus_png(shown: Shown) -> bytes:
+    """As `png`, `sized`."""
+    return png(shown, sized=True)
+
+
+def _picture(card: Image.Image, shown: Shown, sized: bool) -> tuple[int, int]:
     """Put the picture in; returns where the words beside it begin, and how far down they may go."""
     from arr_coc import homunculus
 
@@ -57,7 +65,9 @@ def _picture(card: Image.Image, shown: Shown) -> tuple[int, int]:
     with Image.open(io.BytesIO(body)) as opened:
         picture = opened.convert("RGB")
     where = shown["result"]["where"]
-    if where and not where["fallback"]:
+    if sized and where and not where["fallback"]:
+        picture = warping.bent(picture, density_of(where))
+    elif where and not where["fallback"]:
         brightness = ranks(where["relevance"], where["cells"]).brightness
         picture = homunculus.overlay(picture, brightness, shown_side(picture.size))
     bottom = FOOT - 26
@@ -77,10 +87,10 @@ def _beside(paint: ImageDraw.ImageDraw, shown: Shown, left: int, bottom: int) ->
     looks = {key: result[key] for key in LOOKS if result[key] is not None}
     most = max(1, *(look["visual_tokens"] for look in looks.values()))
     for question_size, answer_size, rows in LETTERS:
-        question = _wrapped(result["question"], question_size, width, most=4, bold=True)
+        question = wrapped(result["question"], question_size, width, most=4, bold=True)
         answers = {
-            key: _wrapped(
-                _answer(look, shown["truth"])[0], answer_size, width, most=rows, bold=True
+            key: wrapped(
+                answered(look, shown["truth"])[0], answer_size, width, most=rows, bold=True
             )
             for key, look in looks.items()
         }
@@ -92,15 +102,15 @@ def _beside(paint: ImageDraw.ImageDraw, shown: Shown, left: int, bottom: int) ->
     y = write(paint, (left, EDGE - 6), question, INK) + 20
     for key, lines in answers.items():
         label = f"{LOOKS[key].name} · {looks[key]['visual_tokens']:,} visual tokens"
-        write(paint, (left, y), _wrapped(label, 19, width, most=1), QUIET)
-        below = write(paint, (left, y + 26), lines, _answer(looks[key], shown["truth"])[1]) + 5
+        write(paint, (left, y), wrapped(label, 19, width, most=1), QUIET)
+        below = write(paint, (left, y + 26), lines, answered(looks[key], shown["truth"])[1]) + 5
         long = round(width * looks[key]["visual_tokens"] / most)
         paint.rectangle((left, below, left + width - 1, below + 5), fill=RULE)
         paint.rectangle((left, below, left + max(3, long) - 1, below + 5), fill=FILLS[key])
         y += TOKENS + lines.height
 
 
-def _answer(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, int]]:
+def answered(look: LookResult, truth: str | None) -> tuple[str, tuple[int, int, int]]:
     """An answer with its mark, and its colour."""
     if look["error"] or not look["done"]:
         return "did not finish", QUIET
@@ -116,15 +126,15 @@ def _foot(paint: ImageDraw.ImageDraw, shown: Shown) -> None:
     """What made it, at the left; with which model, on what and when, at the right."""
     result, right = shown["result"], CARD[0] - EDGE
     paint.line((EDGE, FOOT, right, FOOT), fill=RULE, width=1)
-    title = _wrapped(frame.TITLE, 18, right, most=1, bold=True)
+    title = wrapped(frame.TITLE, 18, right, most=1, bold=True)
     write(paint, (EDGE, FOOT + 18), title, INK)
     day = re.search(r"\d{4}-\d\d-\d\d", shown["recorded"])
     run = f"recorded {day[0]}" if day else "recorded" if shown["recorded"] else "one live run"
     base = "small bundled model" if result["bundled"] else result["model"]
     device = {"cuda": "GPU"}.get(result["device"].split(":")[0], result["device"].upper())
     begin = EDGE + title.width + 16
-    line = _wrapped(frame.LINE, 16, right, most=1)
-    made = _wrapped(f"{base} · {device} · {run}", 16, right - begin, most=1)
+    line = wrapped(frame.LINE, 16, right, most=1)
+    made = wrapped(f"{base} · {device} · {run}", 16, right - begin, most=1)
     write(paint, (right - made.width, FOOT + 19), made, QUIET)
     if begin + line.width + 32 <= right - made.width:
         write(paint, (begin, FOOT + 19), line, QUIET)
@@ -151,7 +161,7 @@ class Lines:
         return math.ceil(max(map(self.font.getlength, self.lines)))
 
 
-def _wrapped(text: str, size: int, width: int, *, most: int, bold: bool = False) -> Lines:
+def wrapped(text: str, size: int, width: int, *, most: int, bold: bool = False) -> Lines:
     """Text in at most so many lines of at most `width` pixels; "…" stands where it was cut."""
     folder = Path(find_spec("matplotlib").origin).parent / "mpl-data" / "fonts" / "ttf"
     font = ImageFont.truetype(folder / f"DejaVuSans{'-Bold' * bold}.ttf", size)

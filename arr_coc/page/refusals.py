@@ -16,6 +16,11 @@ def spoken(sentence: str = "") -> str:
     return f'<p class="arr-refusal" role="status">{escaped(sentence)}</p>'
 
 
+def sentence_of(error: Exception) -> str:
+    """Whatever stopped a request, beside the control that was used."""
+    return spoken(html.unescape(refusal(error).message))
+
+
 def refusal(error: Exception) -> gr.Error:
     """A sentence of our own as the framework's error, escaped: its pop-up renders HTML."""
     if not isinstance(error, intake.IntakeError | gr.Error):

@@ -7,10 +7,11 @@ import base64
 import json
 from urllib.parse import urlencode
 
-from arr_coc.page import cost, viewer
+from arr_coc.page import cost, saw, viewer, why
 from arr_coc.page.board import Shown, board
-from arr_coc.page.frame import CSS, HOME_JS, LINE, TITLE, escaped
-from arr_coc.page.post import png
+from arr_coc.page.film import gif
+from arr_coc.page.frame import COPY_JS, CSS, HOME_JS, LINE, TITLE, escaped
+from arr_coc.page.post import homunculus_png, png
 
 FRAME = (700, 560)  # of the embedded card, pixels
 CITATION = """@software{arr_coc_vis,
@@ -29,20 +30,10 @@ fill();
 element.addEventListener('click', (event) => {
     const copy = event.target.closest('[data-copy]'), save = event.target.closest('[data-save]');
     if (save) trigger('select', {save: save.dataset.save});
-    if (!copy) return;
-    const text = element.querySelector(copy.dataset.copy), said = element.querySelector('.arr-said');
-    const mark = () => {
-        const range = document.createRange();
-        range.selectNodeContents(text);
-        getSelection().removeAllRanges();
-        getSelection().addRange(range);
-        said.textContent = 'Selected: copy it with your keyboard.';
-    };
-    if (!navigator.clipboard) return mark();
-    navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
+    if (copy) arrCopy(element.querySelector(copy.dataset.copy), element.querySelector('.arr-said'));
 });
 """
-SCRIPT = HOME_JS + _LINKS_JS
+SCRIPT = HOME_JS + COPY_JS + _LINKS_JS
 DOWNLOAD = """(file) => {
     if (!file) return;
     const refused = !file.includes('|data:'), said = document.querySelector('.arr-save-said');
@@ -77,6 +68,8 @@ def section(card: int | None, question: str, percent: int, on_space: bool) -> st
         f'<button type="button" class="arr-button" data-save="{kind}">{name}</button>'
         for kind, name in (
             ("png", "Picture for a post"),
+            ("sized", "Homunculus for a post"),
+            ("gif", "Film of six seconds"),
             ("html", "Page that stands alone"),
             ("json", "JSON"),
         )
@@ -111,13 +104,20 @@ def _snippet(key: str, name: str, data: str, text: str) -> str:
 
 
 def saved(shown: Shown, kind: str) -> str:
-    """`name|data: URL` of the comparison as "png", "html" or "json"; ValueError for another kind."""
+    """`name|data: URL` of the comparison as one of `KINDS`; a sentence where it has no such picture.
+
+    Raises:
+        ValueError: for another kind.
+    """
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}")
-    mime, make = KINDS[kind]
+    name, mime, make = KINDS[kind]
+    where = shown["result"]["where"]
+    if kind in DECIDED and (not where or where["fallback"]):
+        return UNDECIDED
     body = make(shown)
     data = body if isinstance(body, bytes) else body.encode()
-    return f"arr-coc.{kind}|data:{mime};base64,{base64.b64encode(data).decode()}"
+    return f"{name}|data:{mime};base64,{base64.b64encode(data).decode()}"
 
 
 def as_json(shown: Shown) -> str:
@@ -137,20 +137,24 @@ def page_file(shown: Shown) -> str:
     question = escaped(shown["result"]["question"])
     scripts = "".join(
         f"<script>(() => {{ const element = document.body;\n{code}\n}})();</script>"
-        for code in (viewer.SCRIPT, cost.SCRIPT)
+        for code in (viewer.SCRIPT, saw.SCRIPT, why.SCRIPT, cost.SCRIPT)
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{TITLE}: {question}</title><style>{CSS}{PLAIN_CSS}</style></head>"
         f'<body><main class="gradio-container"><h1>{question}</h1>'
-        f"<p>{LINE}</p>{pieces.look}{pieces.answers}{pieces.strip}{pieces.why}"
+        f"<p>{LINE}</p>{pieces.look}{pieces.answers}{pieces.strip}{pieces.saw}{pieces.why}"
         f"{pieces.cost}</main>{scripts}</body></html>"
     )
 
 
 KINDS = {
-    "png": ("image/png", png),
-    "html": ("text/html", page_file),
-    "json": ("application/json", as_json),
+    "png": ("arr-coc.png", "image/png", png),
+    "sized": ("arr-coc-homunculus.png", "image/png", homunculus_png),
+    "gif": ("arr-coc.gif", "image/gif", gif),
+    "html": ("arr-coc.html", "text/html", page_file),
+    "json": ("arr-coc.json", "application/json", as_json),
 }
+DECIDED = ("sized", "gif")  # these show a decision, and need one
+UNDECIDED = "Nothing was decided in this comparison, so there is no such picture of it."

@@ -3,7 +3,7 @@
    to a screen reader. While a run is open the server is asked whether it still lives. */
 function arrState(root, trigger) {
   const PIECES = {
-    'arr-hero': 'Sentence', 'arr-look': 'Map', 'arr-answers': 'Answers', 'arr-strip': 'What they cost', 'arr-maps': 'Reasons',
+    'arr-hero': 'Sentence', 'arr-look': 'Map', 'arr-answers': 'Answers', 'arr-strip': 'What they cost', 'arr-saw': 'What each look saw', 'arr-maps': 'Reasons',
     'arr-gauges': 'Tensions', 'arr-cost': 'Chart of times', 'arr-side': 'Maps of other questions',
   };
   // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.8 s is within 5 s. One that computes

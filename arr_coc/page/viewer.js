@@ -47,8 +47,7 @@ function arrViewer(root, trigger) {
     const cursor = find('.arr-cursor'), slider = find('.arr-wipe');
     let base = null, place = null, count = null, ground = null, quiet = readout.textContent, skip = null;
 
-    // Whoever reads light letters has a dark page around the picture.
-    const dark = () => getComputedStyle(box).color.match(/\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) > 384;
+    const dark = () => arrPaint.isDark(box);
     const draw = {
       kept: () => {
         ground = ground || arrPaint.soft(base, dark());
@@ -56,7 +55,7 @@ function arrViewer(root, trigger) {
       },
       heat: () => arrPaint.heat(base, look),
       mattered: () => arrPaint.mattered(base, look, dark()),
-      saw: () => arrPaint.saw(base, look),
+      saw: () => arrPaint.draw(arrPaint.saw(base, look), base.width, base.height),
       sized: () => arrPaint.sized(base, look),
     };
     function show(drawn) {
@@ -209,7 +208,6 @@ function arrViewer(root, trigger) {
       box.replaceWith(fresh);
       mount(fresh);
     });
-    root.querySelectorAll('.arr-map:not([data-ready])').forEach(arrPaint.map);
   };
   if (isMain && trigger) {
     root.addEventListener('click', (event) => {
@@ -223,7 +221,7 @@ function arrViewer(root, trigger) {
   }
   new MutationObserver(serve).observe(root, {
     childList: true, subtree: true, attributes: true,
-    attributeFilter: ['data-ready', 'data-look', 'data-map'],
+    attributeFilter: ['data-ready', 'data-look'],
   });
   serve();
 }

@@ -26,6 +26,13 @@ SOURCES = [
 SCRIPT = (
     f"{''.join(SOURCES)}\narrViewer(element, typeof trigger === 'undefined' ? null : trigger);\n"
 )
+# For what draws beside the viewer: which part's script runs first, nobody says.
+WHEN_IT_CAN = """
+(function begin() {{
+    if (window.arrPaint) {call};
+    else requestAnimationFrame(begin);
+}})();
+"""
 SIDE = 640  # pixels of the longer side of the picture that is sent
 LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
 THIN, LONGEST = (
@@ -66,6 +73,12 @@ VIEWS = {
 FIRST = "kept"  # of the views
 HINT = "Point at a place to see what it was given."
 ROLLS = "This picture is long: scroll it to see the rest."
+
+
+def script(names: Sequence[str], call: str) -> str:
+    """Sources of this folder, and a call that waits for `paint.js`, which the viewer brings for all."""
+    sources = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
+    return "".join(sources) + WHEN_IT_CAN.format(call=call)
 
 
 def picture_url(image: Image.Image) -> str:
@@ -160,9 +173,6 @@ def _side(middle: float) -> str:
 
 def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
     """What `viewer.js` draws from: plain lists, maps with two decimals."""
-    glance = where["glance_grid"]
-    tokens = glance[0] * glance[1] if glance else 0
-    density = warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
     placed = ranks(where["relevance"], where["cells"])
     maps = ("propositional", "perspectival", "participatory")
     return {
@@ -172,13 +182,20 @@ def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
         "budget": where["budget"],
         "looked": where["look_grid"],
         "mattered": mattered,
-        "glance": glance,
+        "glance": where["glance_grid"],
         "places": placed.places.tolist(),
         "order": placed.cells,
         "brightness": placed.brightness.round(3).tolist(),
-        "mesh": warping.inverse_mesh(density).round(4).tolist(),
+        "mesh": warping.inverse_mesh(density_of(where)).round(4).tolist(),
         **{name: _short(where[name]) for name in maps},
     }
+
+
+def density_of(where: Where) -> np.ndarray:
+    """`(h, w)` visual tokens that a decision spent per place."""
+    glance = where["glance_grid"]
+    tokens = glance[0] * glance[1] if glance else 0
+    return warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
 
 
 def _short(rows: list[list[float]] | None) -> list[list[float]] | None:

@@ -6,6 +6,7 @@ picture along. NumPy only; small meshes, milliseconds.
 """
 
 import numpy as np
+from PIL import Image
 
 MESH = 25  # nodes along each side of the mesh that a viewer bends a picture by
 FIELD = 64  # samples along each side of the density
@@ -56,6 +57,31 @@ def inverse_mesh(density: np.ndarray, mesh: int = MESH, steps: int = STEPS) -> n
         place = place.clip(0, 1)
         place[[0, -1], :, 0], place[:, [0, -1], 1] = nodes[[0, -1], None], nodes[[0, -1]]
     return place
+
+
+def bent(picture: Image.Image, density: np.ndarray) -> Image.Image:
+    """A picture in which each place's area follows the tokens spent on it; RGB, of the same size."""
+    width, height = picture.size
+    mesh = inverse_mesh(density)  # (n, n, 2)
+    nodes = len(mesh) - 1
+    place = _between(mesh, np.linspace(0, nodes, height), np.linspace(0, nodes, width))
+    pixels = np.asarray(picture.convert("RGB"), np.float32)
+    y, x = place[..., 0] * (height - 1), place[..., 1] * (width - 1)
+    y0, x0 = np.minimum(y.astype(int), height - 2), np.minimum(x.astype(int), width - 2)
+    fy, fx = (y - y0)[..., None], (x - x0)[..., None]
+    top = pixels[y0, x0] * (1 - fx) + pixels[y0, x0 + 1] * fx
+    bottom = pixels[y0 + 1, x0] * (1 - fx) + pixels[y0 + 1, x0 + 1] * fx
+    return Image.fromarray((top * (1 - fy) + bottom * fy).round().astype(np.uint8))
+
+
+def _between(mesh: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """`(n, n, 2)` at fractional rows `(H,)` and columns `(W,)` -> `(H, W, 2)`."""
+    j = np.minimum(rows.astype(int), len(mesh) - 2)
+    i = np.minimum(columns.astype(int), len(mesh) - 2)
+    fv, fu = (rows - j)[:, None, None], (columns - i)[None, :, None]
+    above = mesh[j][:, i] * (1 - fu) + mesh[j][:, i + 1] * fu
+    below = mesh[j + 1][:, i] * (1 - fu) + mesh[j + 1][:, i + 1] * fu
+    return above * (1 - fv) + below * fv
 
 
 def _smooth(density: np.ndarray) -> np.ndarray:

@@ -1,14 +1,16 @@
-"""Page why: the three maps side by side and the three tensions to drag, as escaped HTML.
+"""Page why: three ways of knowing as an equation of pictures, and three tensions to drag, as escaped HTML.
 
-The tensions are ordinary range inputs; `GAUGES_JS` reports them when one is let go.
+The tensions are ordinary range inputs. While one is dragged `balance.js` reckons again in the browser and
+`equation.js` draws; when it is let go, `dials.js` reports it.
 """
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arr_coc.config import TENSION_ENDS
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import message
+from arr_coc.page.viewer import script
 from arr_coc.service.decision import Where
 
 MAPS = {
@@ -30,6 +32,18 @@ MAPS = {
     ),
 }
 MATCHED = " Trained parts add how well each place's texture matches the question."
+
+
+RELEVANCE = (
+    "Relevance",
+    "The product, stretched from 0 to 1; the less focus, the more places far from the best ones gain.",
+    "Where tokens pay most, place by place.",
+)
+TOKENS = (
+    "Tokens",
+    "The best places get tokens; the square of focus is their share, the others are spread evenly.",
+    "The places that are looked at closely.",
+)
 
 
 class Gauge(NamedTuple):
@@ -66,7 +80,10 @@ GAUGES = {
     ),
 }
 SOURCES = {
-    "learned": "These three settings were learned by a small trained network for this model.",
+    "learned": (
+        "A small trained network chose these three. It was taught by answers, and by a stated rule over "
+        "the question's words."
+    ),
     "imposed": "These three settings were set by hand.",
     "none": "The settings were not used in this run.",
     "lexical prior": (
@@ -74,34 +91,21 @@ SOURCES = {
         "spreads out, “read” goes for fine detail), and the maps are mixed by a fixed formula."
     ),
 }
-GAUGES_JS = """
-element.addEventListener('change', (event) => {
-    const gauges = element.querySelectorAll('.arr-gauge input');
-    if (event.target.closest('.arr-gauge')) trigger('release', {tensions: [...gauges].map(
-        (gauge) => 1 - Number(gauge.value) / 100)});
-});
-element.addEventListener('input', (event) => {
-    const gauge = event.target.closest('.arr-gauge');
-    if (!gauge) return;
-    const at = Number(event.target.value), words = JSON.parse(gauge.dataset.words);
-    gauge.querySelector('output').textContent = (1 - at / 100).toFixed(2);
-    gauge.querySelector('p').textContent = words[at > 60 ? 0 : at >= 40 ? 1 : 2];
-});
-const settle = () => element.querySelectorAll('.arr-gauge input').forEach((gauge) => {
-    gauge.value = gauge.getAttribute('value');
-});
-new MutationObserver(settle).observe(element, {
-    subtree: true, attributes: true, attributeFilter: ['value'],
-});
-"""
+SCRIPT = script(("balance.js", "equation.js"), "arrEquation(element)")
+GAUGES_JS = script(("dials.js",), "arrGauges(element, trigger)")
+# What stands before each map of the equation.
+BEFORE = {"participatory": "", "propositional": "×", "perspectival": "×"}
 
 
-def maps(where: Where | None, size: tuple[int, int]) -> str:
-    """The three ways of knowing side by side, and what they were mixed for.
+def maps(where: Where | None, size: tuple[int, int], answered: Where | None = None) -> str:
+    """The three ways of knowing as an equation of pictures: weighed, multiplied, and what comes of it.
+
+    `equation.js` draws it, and draws it anew while a gauge is dragged.
 
     Args:
         where: the decision, or None.
         size: `(width, height)` of the picture.
+        answered: the decision that the answer is from, where `where` was decided again since.
     """
     if where is None:
         return ""
@@ -110,16 +114,42 @@ def maps(where: Where | None, size: tuple[int, int]) -> str:
             f"The focused look could not decide where to look ({where['fallback']}); "
             "its tokens were spread evenly."
         )
-    items = ""
-    for key, (name, title, words) in MAPS.items():
+    parts = ""
+    for key, sign in BEFORE.items():
+        name, title, words = MAPS[key]
         title += MATCHED * (key == "participatory" and "texture" in where["participatory_source"])
-        items += _map(where[key], name, title, words, size)
+        parts += _part(
+            key, sign, name, title, words, size, f"{key.capitalize()}<span> knowing</span>"
+        )
+    parts += _part("relevance", "=", *RELEVANCE, size, "Their product")
+    parts += _part("tokens", "→", *TOKENS, size, "What is spent")
+    data = escaped(json.dumps(sum_of(where, answered or where), separators=(",", ":")))
     places = where["grid"][0] * where["grid"][1]
     return (
-        '<section class="arr-why"><h2 class="arr-h2">Why there</h2>'
-        f'<p class="arr-lead">The picture has {places} places{_spent(where)}. '
-        f'Three questions decide where they go:</p><div class="arr-maps">{items}</div></section>'
+        '<section class="arr-why"><h2 class="arr-h2">Three ways of knowing, weighed</h2>'
+        f'<p class="arr-lead">Each map says how much it wants each of the {places} places. Multiplied, '
+        "they must agree.</p>"
+        f'<div class="arr-equation" data-sum="{data}">{parts}</div>'
+        '<p class="arr-from" role="status"></p></section>'
     )
+
+
+def sum_of(where: Where, answered: Where) -> dict[str, Any]:
+    """What `balance.js` reckons with: plain lists, maps with the digits that were written down."""
+    names = ("propositional", "perspectival", "participatory")
+    return {
+        "grid": where["grid"],
+        **{name: where[name] for name in names},
+        "scalars": where["scalars"],
+        "budget": where["budget"],
+        "allocator": where["allocator"],
+        "glance": where["glance"],
+        "look": where["look_grid"],
+        "cells": where["cells"],
+        "tensions": [where[name] for name in GAUGES],
+        "answered": [answered[name] for name in GAUGES],
+        "kept": answered["cells"],
+    }
 
 
 def gauges(where: Where | None) -> str:
@@ -129,25 +159,29 @@ def gauges(where: Where | None) -> str:
     drawn = "".join(_gauge(name, where[name]) for name in GAUGES)
     source = SOURCES.get(where["tension_source"], where["tension_source"])
     return (
-        '<section class="arr-tensions"><h2 class="arr-h2">How it weighed them</h2>'
-        '<p class="arr-lead">Drag one: the picture shows at once where it would look instead.</p>'
+        '<section class="arr-tensions"><h2 class="arr-h2">Three tensions weigh them</h2>'
+        '<p class="arr-lead">Drag one: the pictures above follow, in your browser alone.</p>'
         f'<div class="arr-gauges">{drawn}</div><p class="arr-about">{escaped(source)}</p></section>'
     )
 
 
-def _map(
-    values: list[list[float]] | None, name: str, title: str, words: str, size: tuple[int, int]
+def _part(
+    key: str,
+    sign: str,
+    name: str,
+    title: str,
+    words: str,
+    size: tuple[int, int],
+    over: str,
 ) -> str:
-    shown = '<p class="arr-idle">not used in this run</p>'
-    if values is not None:
-        data = json.dumps([[round(value, 2) for value in row] for row in values])
-        shown = (
-            f'<canvas class="arr-map" data-map="{data}" style="aspect-ratio:{size[0]}/{size[1]}" '
-            f'role="img" aria-label="Map: {name.lower()}"></canvas>'
-        )
+    """One picture of the equation and what stands before it; `equation.js` draws it and says its weight."""
+    before = f'<span class="arr-sign" aria-hidden="true">{sign}</span>' if sign else ""
     return (
-        f'<figure title="{escaped(title)}">{shown}'
-        f"<figcaption>{name}<small>{words}</small></figcaption></figure>"
+        f'<figure class="arr-part-{key}" title="{escaped(title)}"><div class="arr-tile">{before}'
+        f'<canvas class="arr-map" data-part="{key}" data-name="{escaped(name)}" role="img" '
+        f'aria-label="{escaped(name)}" style="aspect-ratio:{size[0]}/{size[1]}"></canvas></div>'
+        f'<figcaption><i>{over}</i>{name}<b class="arr-weight"></b><small>{words}</small></figcaption>'
+        "</figure>"
     )
 
 
@@ -158,23 +192,9 @@ def _gauge(tension: str, value: float) -> str:
     words = sentences[0 if value < 0.4 else 1 if value <= 0.6 else 2]
     return (
         f'<div class="arr-gauge" data-words="{escaped(json.dumps(sentences))}" '
-        f'title="Tension: {term}"><div class="arr-ends" aria-hidden="true"><span>{left}</span>'
-        f"<span>{right}</span></div>"
-        f'<input type="range" min="0" max="100" value="{at}" '
-        f'data-tension="{tension}" aria-label="From {left} to {right}">'
-        f'<span class="arr-value">{tension} <output>{value:.2f}</output></span><p>{words}</p></div>'
-    )
-
-
-def _spent(where: Where) -> str:
-    """How the tokens were given out, to go on a sentence."""
-    kept = len(where["cells"])
-    even = 0 if where["allocator"] == "quadtree" else round((1 - where["focus"]) * kept)
-    where_to = f"{kept - even} to the most relevant, {even} evenly over the rest"
-    if not where["glance_grid"]:
-        return f"; {kept} visual tokens are given out, {where_to}"
-    rows, columns = where["glance_grid"]
-    return (
-        f"; {kept + rows * columns} visual tokens are given out, {where_to}, "
-        f"{rows * columns} to a blurry view of the whole"
+        f'title="Tension: {term}"><div class="arr-value"><output>{value:.2f}</output> {tension}</div>'
+        f'<div class="arr-ends" aria-hidden="true"><span>{left}</span><span>{right}</span></div>'
+        f'<input type="range" min="0" max="100" value="{at}" data-tension="{tension}" '
+        f'data-exact="{value}" aria-label="From {left} to {right}" '
+        f'aria-valuetext="{tension} {value:.2f}. {words}"><p class="arr-said-gauge">{words}</p></div>'
     )

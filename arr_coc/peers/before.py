@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from arr_coc import attending
+from arr_coc.config import small_grid
 from arr_coc.peers import selection
 from arr_coc.peers.base import Call, Peer, Reduced, SharedEncodes
 from arr_coc.qwen import inputs
@@ -116,7 +117,7 @@ class Downsample(Peer):
     def reduce(self, call: Call) -> Reduced:
         """Resize from the source image, then encode all."""
         picture = call.ask.picture
-        grid = inputs.small_grid(picture.grid, call.budget)
+        grid = small_grid(picture.grid, call.budget)
         if grid == picture.grid:
             return call.reduced(call.encode_all(), torch.arange(picture.tokens))
         with call.timed("select"):
@@ -184,10 +185,10 @@ class ViCrop(Peer):
         with call.timed("select"):
             score = F.interpolate(attention[None].float(), picture.grid, mode="bilinear")[0, 0]
             room = call.budget - glance.tokens
-            base = inputs.small_grid(picture.grid, room)
+            base = small_grid(picture.grid, room)
             window = selection.crop_window(score, base)
             rows, columns = window[2] - window[0], window[3] - window[1]
-            grid = inputs.small_grid((rows, columns), min(room, rows * columns))
+            grid = small_grid((rows, columns), min(room, rows * columns))
             crop = host.resized(picture.source, grid, self.box(picture, window))
         with call.timed("encode"):
             tokens = host.encode(crop, None)

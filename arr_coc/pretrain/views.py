@@ -136,9 +136,10 @@ LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source != "eas
 
 
 def at_most(views: Sequence[View], side: int | None) -> tuple[View, ...]:
-    """The views with pictures of at most `side` pixels a side, larger ones drawn smaller; None: as they are.
+    """The views with pictures of at most `side` pixels a side: larger ones are drawn smaller.
 
     Things keep their size in pixels, so that a smaller scene holds fewer: cheap lessons in what they are.
+    None leaves the views as they are.
     """
 
     def within(size: tuple[int, int]) -> tuple[int, int]:

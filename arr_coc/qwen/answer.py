@@ -106,10 +106,11 @@ class Run:
         max_new_tokens: int,
         deadline_s: float,
         grid: tuple[int, int] | None,
+        text: str | None = None,
     ) -> None:
         """As `ARRCOCQwen.stream` on the host; no config is the stock model."""
         self.host, self.image, self.question, self.config = host, image, question, config
-        self.grid = grid
+        self.grid, self.text = grid, text or question
         self.max_new_tokens, self.deadline_s = max_new_tokens, deadline_s
         self.out: queue.Queue = queue.Queue()
         self.stop = threading.Event()
@@ -146,7 +147,7 @@ class Run:
         reset_peak_memory(host.device)
         self._report("preprocess")
         with timed("preprocess"):
-            ask = host.prepare(self.image, self.question, self.grid)
+            ask = host.prepare(self.image, self.text, self.grid)
             self._decide_when(ask)
             if self.config is None or self.config.prune == "after":
                 # All of them will be needed; they are prepared here, once.

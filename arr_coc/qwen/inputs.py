@@ -20,27 +20,6 @@ from arr_coc.config import MAX_CLIP_PIXELS, MAX_PICTURES, MAX_PIXELS
 from arr_coc.qwen.prompts import Chat, Prompt
 
 
-def small_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
-    """The grid nearest to `grid`'s aspect that fills most of `tokens`.
-
-    Sides are the exact ones rounded down or up, whichever fit: rounding both down, as a processor
-    does, would waste up to a third of a small budget.
-
-    Args:
-        grid: `(h, w)` to shrink.
-        tokens: 1 to h * w.
-    """
-    h, w = grid
-    scale = (tokens / (h * w)) ** 0.5
-    candidates = []
-    for side in {int(h * scale), int(h * scale) + 1}:
-        rows = min(max(side, 1), h, tokens)
-        columns = min(tokens // rows, w, max(1, int(w * scale) + 1) if h * scale >= 1 else w)
-        distortion = abs(rows * w - columns * h)
-        candidates.append((-rows * columns, distortion, rows, columns))
-    return min(candidates)[2:]
-
-
 def glance_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
     """As `small_grid`, with both sides rounded down, as a processor does.
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import torch
 from PIL import Image
 
-from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config, check_new_tokens
+from arr_coc.config import DEADLINE_S, MAX_PIXELS, NEW_TOKENS, Config, check_new_tokens
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
 from arr_coc.qwen.batch import Greedy, answer_batch
@@ -40,6 +40,7 @@ class ARRCOCQwen(QwenHost):
         *,
         device: str | torch.device | None = None,
         dtype: torch.dtype | str | None = None,
+        max_pixels: int = MAX_PIXELS,
         on_progress: OnProgress | None = None,
         on_bad_weights: weights.OnBadWeights = "raise",
     ) -> Self:
@@ -54,6 +55,7 @@ class ARRCOCQwen(QwenHost):
             device: None takes CUDA where there is one.
             dtype: None takes `ARR_COC_DTYPE`; "auto" is bfloat16 where the GPU has it, float16 on
                 older ones, float32 on CPU.
+            max_pixels: of a picture; a larger one is shrunk to so many.
             on_progress: told how far the base's download is, in bytes.
             on_bad_weights: "raise", or "notice" to go on without ARR-COC weights that cannot be used;
                 `notices` then says why.
@@ -75,6 +77,7 @@ class ARRCOCQwen(QwenHost):
             policies=policies,
             notices=[*parts.notices, *notices],
             is_bundled=parts.is_bundled,
+            max_pixels=max_pixels,
         )
 
     def generate(
@@ -94,6 +97,7 @@ class ARRCOCQwen(QwenHost):
         max_new_tokens: int = NEW_TOKENS,
         deadline_s: float = DEADLINE_S,
         grid: tuple[int, int] | None = None,
+        text: str | None = None,
     ) -> Iterator[Answer]:
         """Answer a question about an image, as snapshots; the last one is `done` and carries all.
 
@@ -107,6 +111,8 @@ class ARRCOCQwen(QwenHost):
             deadline_s: decoding stops after so many seconds, with what there is by then.
             grid: rows and columns of visual tokens to resize the whole image to, or each moment of a clip;
                 None its own.
+            text: what the model is asked where it is more than the question, such as an instruction how to
+                answer; where to look is decided by the question alone. None for the question.
 
         Raises:
             ValueError: for an empty question, a budget that does not fit, or too many new tokens.
@@ -115,7 +121,7 @@ class ARRCOCQwen(QwenHost):
         if not question.strip():
             raise ValueError("the question is empty, expected at least one word")
         spending = (config or Config()) if use_arr_coc else None
-        run = Run(self, image, question, spending, max_new_tokens, deadline_s, grid)
+        run = Run(self, image, question, spending, max_new_tokens, deadline_s, grid, text)
         yield from run.snapshots()
 
     def generate_batch(

@@ -8,7 +8,8 @@
     ("shrunk", LookResult)     the same for the picture resized to as many tokens, where asked for
     ("result", ComparisonResult)   once, last: everything
 
-A request with further `questions` gives ("where", Where) for each instead, and no answers.
+A request with further `questions` gives ("where", Where) for each instead, and no answers; one with
+`places` gives ("contest", Contest), one that asks what `matters` ("mattered", Mattered).
 
 It does not raise for what a visitor can cause: a failed look has its sentence in `error`, and the
 other looks still arrive.
@@ -37,6 +38,7 @@ from arr_coc.config import (
     WHENS,
     Config,
     Tensions,
+    small_grid,
 )
 from arr_coc.service import intake, token_grid
 from arr_coc.service.decision import describe_where
@@ -68,6 +70,8 @@ class Request:
         shrunk: look a third time, at the picture resized to the focused look's tokens.
         native_tokens: visual tokens to cut the picture into first; None as it is.
         questions: those whose maps alone are wanted, in place of answers.
+        places: those that somebody chose, to be answered from beside the model's own choice.
+        matters: which kept places the answer hangs on is wanted, in place of answers.
         max_new_tokens: longest answer, in tokens.
     """
 
@@ -77,6 +81,8 @@ class Request:
     shrunk: bool = False
     native_tokens: int | None = None
     questions: tuple[str, ...] = ()
+    places: tuple[tuple[int, int], ...] = ()
+    matters: bool = False
     max_new_tokens: int = NEW_TOKENS
 
     def tokens(self, available: int) -> int:
@@ -218,8 +224,8 @@ def compare_stream(
         deadline_s: seconds of decoding allowed to each look.
     """
     warm_up(model)
-    if request.questions:
-        yield from _wheres(model, request)
+    if request.questions or request.places or request.matters:
+        yield from _besides(model, request)
         return
     options = {"max_new_tokens": request.max_new_tokens, "deadline_s": deadline_s}
     if grid := request.grid():
@@ -241,7 +247,7 @@ def compare_stream(
                 where = describe_where(realization)
             yield "focused", focused
     if request.shrunk and where and not focused["error"]:
-        options["grid"] = small_grid(where["grid"], focused["visual_tokens"])
+        options["grid"] = small_grid(tuple(where["grid"]), focused["visual_tokens"])
         for shrunk, _ in _looks(model, request, use_arr_coc=False, **options):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
@@ -259,22 +265,25 @@ def _origin(model: Any, config: Config) -> "Origin | None":
         return None
 
 
-def _wheres(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
-    """Where each of the request's questions would look; ("error", sentence) where that fails."""
+def _besides(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
+    """What is asked in place of a comparison; ("error", sentence) where that fails."""
+    from arr_coc.service.choosing import describe_contest
+    from arr_coc.service.mattering import describe_mattering
+
+    image, question, config = request.image, request.question, request.config
     try:
-        check_revision(model, request.config.revision)
-        for question in request.questions:
-            yield "where", describe_where(model.realize(request.image, question, request.config))
+        check_revision(model, config.revision)
+        if request.places:
+            origin = _origin(model, config)
+            places, budget = request.places, config.budget
+            yield "contest", describe_contest(model, image, question, places, budget, origin)
+        elif request.matters:
+            yield "mattered", describe_mattering(model, image, question, config)
+        for other in request.questions:
+            yield "where", describe_where(model.realize(image, other, config))
     except Exception as error:  # a worker must live on
         log.exception("a decision failed")
         yield "error", sentence(error)
-
-
-def small_grid(grid: list[int], tokens: int) -> tuple[int, int]:
-    """Rows and columns of the picture shrunk to at most `tokens`, its aspect kept."""
-    from arr_coc.qwen import inputs
-
-    return inputs.small_grid(tuple(grid), tokens)
 
 
 def warm_up(model: Any) -> None:

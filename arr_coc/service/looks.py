@@ -49,23 +49,28 @@ class Source(TypedDict):
     commit: str
 
 
-class ComparisonResult(TypedDict):
-    """The looks side by side; `shrunk` where it was asked for.
+class MadeBy(TypedDict):
+    """What answered: the base, and ARR-COC's weights, None where it was training-free.
 
-    `base` and `weights` say what answered; `weights` is None where it was training-free, and `notices`
-    what else should be known of them.
-
-    `ratio` is the stock time to the first token over ARR-COC's, from this one run: above 1 the
-    focused look came first. None where either failed.
+    `notices` are what else should be known of them.
     """
 
-    question: str
     model: str
     base: Source
     weights: Source | None
     notices: list[str]
     bundled: bool
     device: str
+
+
+class ComparisonResult(MadeBy):
+    """The looks side by side; `shrunk` where it was asked for.
+
+    `ratio` is the stock time to the first token over ARR-COC's, from this one run: above 1 the
+    focused look came first. None where either failed.
+    """
+
+    question: str
     full: LookResult
     focused: LookResult
     shrunk: LookResult | None
@@ -109,6 +114,19 @@ def weights_source(origin: "Origin | None") -> Source | None:
     return Source(name=origin.name, revision=origin.revision or "", commit=origin.commit or "")
 
 
+def made_by(model: Any, origin: "Origin | None" = None) -> MadeBy:
+    """Which model gives an answer; `origin` is of the weights that decide."""
+    name = str(model.name)
+    return MadeBy(
+        model=name,
+        base=Source(name=name, revision="", commit=getattr(model, "revision", None) or ""),
+        weights=weights_source(origin),
+        notices=[naming.without_folders(said) for said in getattr(model, "notices", ())],
+        bundled=bool(model.is_bundled),
+        device=str(model.device),
+    )
+
+
 def result_of(
     model: Any,
     question: str,
@@ -124,14 +142,7 @@ def result_of(
         ratio = round(full["time_to_first_token_s"] / focused["time_to_first_token_s"], 3)
     return ComparisonResult(
         question=question,
-        model=str(model.name),
-        base=Source(
-            name=str(model.name), revision="", commit=getattr(model, "revision", None) or ""
-        ),
-        weights=weights_source(origin),
-        notices=[naming.without_folders(said) for said in getattr(model, "notices", ())],
-        bundled=bool(model.is_bundled),
-        device=str(model.device),
+        **made_by(model, origin),
         full=full,
         focused=focused,
         shrunk=shrunk,

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from arr_coc.config import small_grid
 from arr_coc.service import intake
 
 AS_IS = 0
@@ -57,9 +58,7 @@ def largest(model: Any) -> int:
 
 def grid_of(size: tuple[int, int], tokens: int) -> tuple[int, int]:
     """Rows and columns, at most `tokens`, for a picture of `size` (width, height), aspect kept."""
-    from arr_coc.qwen import inputs
-
-    return inputs.small_grid((size[1], size[0]), tokens)
+    return small_grid((size[1], size[0]), tokens)
 
 
 def tokens_of(model: Any, size: tuple[int, int], chosen: int | None) -> int:

@@ -39,6 +39,8 @@ from arr_coc.train.trainer import BEST_BY, Clock, Guard, KeepBest, PartsTrainer,
 
 log = logging.getLogger(__name__)
 
+# How accelerate is told to divide a model among processes.
+SHARDING = {"FSDP": "ACCELERATE_USE_FSDP", "DeepSpeed": "ACCELERATE_USE_DEEPSPEED"}
 NO_FLOAT16 = (
     "is refused for training: gradients beyond its range would be lost unseen; take --bf16, or set "
     "ARR_COC_DTYPE=float32"
@@ -71,9 +73,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def check_launch() -> None:
-    """Say what a launcher did that nobody asked for; ValueError for mixed precision in float16."""
+    """Say what a launcher did that nobody asked for; ValueError for what training does not take."""
     if os.environ.get("ACCELERATE_MIXED_PRECISION") == "fp16":
         raise ValueError(f"mixed precision fp16 {NO_FLOAT16}")
+    for name, variable in SHARDING.items():
+        # On a CPU accelerate would leave it out without a word; elsewhere it ends in the parts' scalars.
+        if os.environ.get(variable, "").lower() == "true":
+            raise ValueError(
+                f"{name} divides what is trained, which here are small parts beside a frozen base that "
+                "every process holds whole: expected a launch without it (docs/data.md)"
+            )
     # accelerate sets an address where it was asked for several processes, and no rank where it
     # started one.
     asked_for_several = "MASTER_ADDR" in os.environ and "WORLD_SIZE" not in os.environ

@@ -1,0 +1,71 @@
+"""Clock: one question from the image to the first word, everything that a method does counted.
+
+The benchmark and the evaluation time by this alone, so that their seconds mean the same.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from PIL import Image
+
+from arr_coc.peers.base import Method, Reduced
+from arr_coc.peers.names import STOCK
+from arr_coc.qwen.batch import first_token
+from arr_coc.qwen.inputs import Ask
+from arr_coc.qwen.model import ARRCOCQwen
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a method made of a question, and its seconds.
+
+    Attributes:
+        ask: the prepared image and prompt.
+        reduced: what the language model was given.
+        seconds: from the image to the first word.
+        stages: preprocess, the method's own stages, and prefill; what is in none of them is the rest of
+            `seconds`.
+    """
+
+    ask: Ask
+    reduced: Reduced
+    seconds: float
+    stages: dict[str, float]
+
+
+def timed(
+    host: ARRCOCQwen,
+    method: Method,
+    image: Image.Image,
+    text: str,
+    question: str,
+    budget: Callable[[int], int],
+) -> Timed:
+    """Prepare, reduce and read, as `ARRCOCQwen.stream` would pay for it.
+
+    Args:
+        host: whose model reads.
+        method: that is timed.
+        image: RGB.
+        text: what the model is asked.
+        question: what the method is told of it.
+        budget: visual tokens of an image -> those that the method may spend.
+    """
+    host.synchronize()
+    start = time.perf_counter()
+    with torch.inference_mode():
+        ask = host.prepare(image, text)
+        if method.name == STOCK:
+            _ = ask.picture.patches  # stock needs all of them: this is its preparing
+        host.synchronize()
+        prepared = time.perf_counter()
+        reduced = method(host, ask, question, budget(ask.picture.tokens))
+        host.synchronize()
+        chosen = time.perf_counter()
+        first_token(host, reduced.prompt, reduced)
+    host.synchronize()
+    end = time.perf_counter()
+    stages = {"preprocess": prepared - start, **reduced.seconds, "prefill": end - chosen}
+    return Timed(ask, reduced, end - start, stages)
