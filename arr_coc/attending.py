@@ -4,6 +4,7 @@ An Allocation is decided once and applied everywhere; tensors are cut by it, nev
 Level 0 is one native token; level l covers `2^l x 2^l` tokens with one, cut at the grid's edge.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -117,6 +118,29 @@ def native_allocation(index: Tensor, grid: tuple[int, int], relevance: Tensor) -
     """Native cells at raster `index` `(K,)`, budgets from their `relevance` `(K,)` in [0, 1]."""
     cells = torch.stack([torch.zeros_like(index), index // grid[1], index % grid[1]], 1)  # (K, 3)
     return Allocation(grid, cells, nominal_budget(relevance))
+
+
+def nothing(grid: tuple[int, int]) -> Allocation:
+    """No token at all: of a moment, or of one picture among several."""
+    return Allocation(grid, torch.zeros(0, 3, dtype=torch.long), torch.zeros(0))
+
+
+def share_out(scores: Sequence[Tensor], budget: int) -> list[int]:
+    """How many of the `budget` best places of several moments or pictures lie in each.
+
+    Args:
+        scores: `(h, w)` relevance of each, of any sizes.
+        budget: 1 up to all their places.
+
+    Ties go to the earlier place, and only then to the earlier picture: equal ones get equally many.
+    """
+    check_budget(budget, sum(own.numel() for own in scores))
+    value = torch.cat([own.float().flatten() for own in scores])
+    place = torch.cat([torch.arange(own.numel()) for own in scores])
+    number = torch.cat([torch.full((own.numel(),), at) for at, own in enumerate(scores)])
+    by_place = torch.sort(place, stable=True).indices
+    best = by_place[torch.sort(value[by_place], descending=True, stable=True).indices[:budget]]
+    return torch.bincount(number[best], minlength=len(scores)).tolist()
 
 
 def nominal_budget(relevance: Tensor) -> Tensor:

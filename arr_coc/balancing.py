@@ -173,26 +173,52 @@ def combine(
     Raises:
         ValueError: where shapes differ.
     """
+    return combine_each([(propositional, perspectival, participatory)], tensions, scalars)[0]
+
+
+def combine_each(
+    maps: Sequence[tuple[Tensor, Tensor, Tensor | None]],
+    tensions: Tensions,
+    scalars: Scalars = FIXED,
+) -> list[Tensor]:
+    """As `combine` of the three maps of several moments or pictures, min-max over all of them.
+
+    The best place of all has 1; which is farthest from the strongest is asked within each.
+    """
+    seeds = ranged([_seed(*own, tensions, scalars) for own in maps])
+    even, gain, least = spread(tensions.focus), scalars.gain, scalars.least
+    relevances = []
+    for seed in seeds:
+        # Which places are strongest is a choice without a gradient; how strong they are keeps its own.
+        lifted = (seed + gain * distance_to_strongest(seed.detach())) / (1 + gain)
+        relevances.append((1 - even) * seed + even * lifted)
+    relevances = ranged(relevances)
+    if isinstance(scalars.contrast, Tensor):  # 0 has no finite gradient under an exponent
+        relevances = [own.clamp(min=least) for own in relevances]
+    return [own**scalars.contrast for own in relevances]
+
+
+def _seed(
+    propositional: Tensor,
+    perspectival: Tensor,
+    participatory: Tensor | None,
+    tensions: Tensions,
+    scalars: Scalars,
+) -> Tensor:
+    """The product of the maps, `(B, h, w)`, as `combine` has it before it is stretched."""
     given = [m for m in (propositional, perspectival, participatory) if m is not None]
     shapes = {tuple(m.shape) for m in given}
     if len(shapes) != 1 or propositional.ndim != 3:
         raise ValueError(f"maps have shapes {sorted(shapes)}, expected one shape (B, h, w)")
     if participatory is None:
         participatory = (propositional + perspectival) / 2
-    c, e, even = tensions.compress, tensions.exploit, spread(tensions.focus)
-    least, gain = scalars.least, scalars.gain
+    c, e, least = tensions.compress, tensions.exploit, scalars.least
     reach = F.max_pool2d(participatory, 2 * REACH + 1, 1, REACH)
     near = e * reach + (1 - e) * participatory
     wanted = near.clamp(min=least) ** ((1 - c) * scalars.participatory)
     wanted = wanted * propositional.clamp(min=least) ** (c * scalars.propositional)
     stands_out = scalars.floor + e * perspectival + (1 - e) * (1 - perspectival)
-    seed = per_image_range(wanted * stands_out)
-    # Which places are strongest is a choice without a gradient; how strong they are keeps its own.
-    lifted = (seed + gain * distance_to_strongest(seed.detach())) / (1 + gain)
-    relevance = per_image_range((1 - even) * seed + even * lifted)
-    if isinstance(scalars.contrast, Tensor):  # 0 has no finite gradient under an exponent
-        return relevance.clamp(min=least) ** scalars.contrast
-    return relevance**scalars.contrast
+    return wanted * stands_out
 
 
 def distance_to_strongest(scores: Tensor) -> Tensor:
@@ -213,7 +239,19 @@ def distance_to_strongest(scores: Tensor) -> Tensor:
 
 def per_image_range(maps: Tensor) -> Tensor:
     """Stretch each `(h, w)` plane of `(B, h, w)` to [0, 1]; an even plane becomes 0.5."""
-    low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
+    return ranged([maps])[0]
+
+
+def ranged(maps: Sequence[Tensor]) -> list[Tensor]:
+    """As `per_image_range` of several maps at once: each row is stretched by its range over all of them."""
+    low = torch.stack([own.amin((1, 2)) for own in maps]).amin(0)[:, None, None]
+    high = torch.stack([own.amax((1, 2)) for own in maps]).amax(0)[:, None, None]
     span = high - low
-    stretched = ((maps - low) / span.clamp(min=EPS)).clamp(0, 1)
-    return torch.where(span > EPS, stretched, torch.full_like(maps, 0.5))
+    return [
+        torch.where(
+            span > EPS,
+            ((own - low) / span.clamp(min=EPS)).clamp(0, 1),
+            torch.full_like(own, 0.5),
+        )
+        for own in maps
+    ]

@@ -5,6 +5,7 @@ tokens as the encoder gives them. Tensors only; `qwen.weights` reads and writes 
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -115,31 +116,50 @@ class Components(nn.Module):
             `(B, h, w)` in [0, 1] and where it comes from: "glance", "texture", "glance and texture",
             or None and "none".
         """
-        scores, sources = [], []
-        if glance is not None:
-            scores, sources = self._glance_scores(glance, embedding, grid), ["glance"]
-            if not scores and self.texture is None:
-                return knowing.participatory(glance.attention, grid), "glance"
+        maps, source = self.participatory_each(
+            None if glance is None else [glance], [textures], embedding, [grid]
+        )
+        return (maps[0] if maps else None), source
+
+    def participatory_each(
+        self,
+        glances: Sequence[GlanceReadings] | None,
+        textures: Sequence[Tensor],
+        embedding: Tensor,
+        grids: Sequence[tuple[int, int]],
+    ) -> tuple[list[Tensor] | None, str]:
+        """As `participatory` of several pictures that one glance looked at: 1 at the best of all."""
+        parts, sources = [], []
+        if glances is not None:
+            parts, sources = self._glance_scores(glances, embedding, grids), ["glance"]
+            if not parts and self.texture is None:
+                return _even(glances, grids), "glance"
             if self.heads is None:
-                even = knowing.participatory(glance.attention, grid)
-                scores.append(even.clamp(min=knowing.LEAST).log())
+                even = _even(glances, grids)
+                parts.append([own.clamp(min=knowing.LEAST).log() for own in even])
         if self.texture is not None:
-            scores.append(self.texture(textures, embedding))
+            parts.append([self.texture(own, embedding) for own in textures])
             sources.append("texture")
-        if not scores:
+        if not parts:
             return None, "none"
-        return knowing.coupled(sum(scores)), " and ".join(sources)
+        return knowing.coupled_each([sum(own) for own in zip(*parts)]), " and ".join(sources)
 
     def _glance_scores(
-        self, glance: GlanceReadings, embedding: Tensor, grid: tuple[int, int]
-    ) -> list[Tensor]:
-        """`(B, h, w)` nats of each trained part that reads the glance."""
+        self,
+        glances: Sequence[GlanceReadings],
+        embedding: Tensor,
+        grids: Sequence[tuple[int, int]],
+    ) -> list[list[Tensor]]:
+        """For each trained part that reads the glance, `(B, h, w)` nats of each picture."""
         scores = []
         if self.heads is not None:
-            scores.append(self.heads(glance.heads, embedding))
+            scores.append(self.heads.each([own.heads for own in glances], embedding))
         if self.states is not None:
-            scores.append(self.states(glance.states, glance.answering))
-        return [knowing.upsampled(score, grid) for score in scores]
+            scores.append([self.states(own.states, own.answering) for own in glances])
+        return [
+            [knowing.upsampled(score, grid) for score, grid in zip(part, grids, strict=True)]
+            for part in scores
+        ]
 
     def scalars(self) -> Scalars:
         """The combiner's numbers; the fixed formula's without one."""
@@ -178,6 +198,11 @@ class Components(nn.Module):
             strengths=torch.tensor([factor], device=places.device),
         )
         return [plane[0] for plane in corrected]
+
+
+def _even(glances: Sequence[GlanceReadings], grids: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """The participatory maps of an even mean over heads, as without weights."""
+    return knowing.participatory_each([own.attention for own in glances], grids)
 
 
 def context_for(config: Config, components: Components | None) -> str:

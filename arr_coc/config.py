@@ -4,6 +4,7 @@
 can offer the choices before the model is loaded.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -28,13 +29,21 @@ MINIMUM_BUDGET = 4
 # 8 x 8) as long as that is at most one in GLANCE_AT_MOST. By context: weights are trained for one size.
 GLANCE_SIZES = {"glance": (21, 36), "cells": (16, 64), "none": (16, 64)}
 GLANCE_AT_MOST = 4
+# A glance at several moments or pictures takes fewer tokens of each, but not fewer than these.
+GLANCE_LEAST = 4
 HALO = 0.5
+# Of a moment's relevance, what it has of the moment before; and how far a place that moves is lifted. The
+# brief's ranges are .7 to .9 and 1.2 to 1.8 (part 29).
+DECAY, BOOST = 0.7, 1.5
 # Of a base's numbers; "auto" is what suits the device.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
 # 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
 MAX_PIXELS = 1024 * 1024
+# All moments of a clip together, two frames each: 4096 visual tokens, 16 moments of 256. A question can be
+# asked about so many pictures at once.
+MAX_CLIP_PIXELS, MAX_PICTURES = 4 * MAX_PIXELS, 6
 # Tokens of an answer, and seconds of decoding after which it ends with what there is by then.
 NEW_TOKENS, MAX_NEW_TOKENS = 32, 1024
 DEADLINE_S = 60.0
@@ -79,6 +88,15 @@ def glance_tokens(grid: tuple[int, int], context: str = "cells") -> int:
     """Tokens that a glance at an image of `grid` takes, in one of `CONTEXTS` but "auto"."""
     tokens, (one_in, enough) = grid[0] * grid[1], GLANCE_SIZES[context]
     return max(1, tokens // one_in, min(enough, tokens // GLANCE_AT_MOST))
+
+
+def glance_tokens_each(grids: Sequence[tuple[int, int]], context: str = "cells") -> list[int]:
+    """Tokens that one glance takes of each of several moments or pictures; of one, `glance_tokens`.
+
+    All of them together grow with the square root of their number.
+    """
+    alone = [glance_tokens(grid, context) for grid in grids]
+    return [min(own, max(GLANCE_LEAST, int(own / len(grids) ** 0.5))) for own in alone]
 
 
 def small_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
@@ -171,6 +189,8 @@ class Config:
             more.
         when: one of `WHENS`: "always", or "auto" to answer in full where, by the times measured in this
             process, looking closely would not be sooner.
+        decay: of a clip's moment, the share of its relevance that is the one before's, in [0, 1).
+        boost: by how much a place that moves is lifted, 1 or more; 1 lifts none.
         tensions: imposed tensions; None lets the policy choose.
         revision: revision of the trained weights, of those loaded; None for the default, "none" for
             none of them (training-free).
@@ -186,6 +206,8 @@ class Config:
     tier: str | None = None
     allocator: str = "topk"
     when: str = "always"
+    decay: float = DECAY
+    boost: float = BOOST
     tensions: Tensions | None = None
     revision: str | None = None
 
@@ -201,6 +223,10 @@ class Config:
             raise ValueError(f"surroundings is {self.surroundings}, allowed is 0 or more")
         if not self.halo >= 0:
             raise ValueError(f"halo is {self.halo}, allowed is 0 or more")
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"decay is {self.decay}, allowed is 0 up to, but not, 1")
+        if not 1 <= self.boost < float("inf"):
+            raise ValueError(f"boost is {self.boost}, allowed is 1 or more")
         if isinstance(self.share, str):
             self._check_auto()
         elif self.budget is None:

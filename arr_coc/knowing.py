@@ -9,6 +9,7 @@ trained weights instead: each scores places in nats, which `Components` adds up.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -52,12 +53,15 @@ class HeadWeights(nn.Module):
 
     def forward(self, heads: Tensor, embedding: Tensor) -> Tensor:
         """`(B, heads, gh, gw)` attention and `(B, D)` -> `(B, gh, gw)` nats, 0 at the largest."""
+        return self.each([heads], embedding)[0]
+
+    def each(self, heads: Sequence[Tensor], embedding: Tensor) -> list[Tensor]:
+        """As `forward` of several blocks of one glance, 0 at the largest of all."""
+        weights, count = self.weights(embedding)[:, :, None, None], self.sizes["heads"]
         # Another part may have asked the glance to run further layers.
-        own = heads[:, : self.sizes["heads"]].float()
-        weighted = self.weights(embedding)[:, :, None, None] * own
-        attention = weighted.sum(1)
-        peak = attention.amax((1, 2), keepdim=True).clamp(min=1e-12)
-        return (attention / peak).clamp(min=LEAST).log()
+        attention = [(weights * own[:, :count].float()).sum(1) for own in heads]
+        peak = _largest(attention).clamp(min=1e-12)
+        return [(own / peak).clamp(min=LEAST).log() for own in attention]
 
 
 class StateMatch(nn.Module):
@@ -112,7 +116,18 @@ def upsampled(scores: Tensor, grid: tuple[int, int]) -> Tensor:
 
 def coupled(scores: Tensor) -> Tensor:
     """`(B, h, w)` nats -> `(B, h, w)` in (0, 1], 1 at the largest; only differences count."""
-    return (scores - scores.amax((1, 2), keepdim=True)).exp()
+    return coupled_each([scores])[0]
+
+
+def coupled_each(scores: Sequence[Tensor]) -> list[Tensor]:
+    """As `coupled` of several moments or pictures that are asked about at once: 1 at the largest of all."""
+    peak = _largest(scores)
+    return [(own - peak).exp() for own in scores]
+
+
+def _largest(maps: Sequence[Tensor]) -> Tensor:
+    """`(B, h, w)` maps of any sizes -> `(B, 1, 1)`, each row's largest value over all of them."""
+    return torch.stack([own.amax((1, 2)) for own in maps]).amax(0)[:, None, None]
 
 
 def propositional(image: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -172,6 +187,35 @@ def participatory(
     Raises:
         ValueError: where attention is not finite, negative, or not `(B, gh, gw)`.
     """
+    return participatory_each([attention], [grid], peak_quantile=peak_quantile)[0]
+
+
+def participatory_each(
+    attentions: Sequence[Tensor],
+    grids: Sequence[tuple[int, int]],
+    *,
+    peak_quantile: float = PEAK_QUANTILE,
+) -> list[Tensor]:
+    """As `participatory` of several blocks of one glance, over the highest of their peaks.
+
+    So it says in which of them as well as where.
+    """
+    attentions = [_checked(own) for own in attentions]
+    # The least attention is what every place gets, whatever is there.
+    least = torch.stack([own.amin((1, 2)) for own in attentions]).amin(0)[:, None, None]
+    attentions = [own - least for own in attentions]
+    peaks = [own.flatten(1).quantile(peak_quantile, dim=1) for own in attentions]
+    peak = torch.stack(peaks).amax(0)[:, None, None]
+    # A glance of few cells can have a zero quantile; its largest value serves then.
+    peak = torch.where(peak > 0, peak, _largest(attentions))
+    return [
+        upsampled(torch.where(peak > 0, (own / peak.clamp(min=1e-20)).clamp(0, 1), own), grid)
+        for own, grid in zip(attentions, grids, strict=True)
+    ]
+
+
+def _checked(attention: Tensor) -> Tensor:
+    """In float32; ValueError as `participatory`."""
     if attention.ndim != 3:
         raise ValueError(f"attention has shape {tuple(attention.shape)}, expected (B, gh, gw)")
     attention = attention.float()
@@ -179,10 +223,4 @@ def participatory(
         raise ValueError(
             "attention holds a negative or non-finite value, expected finite values >= 0"
         )
-    # The least attention is what every place gets, whatever is there.
-    attention = attention - attention.flatten(1).amin(1)[:, None, None]
-    peak = attention.flatten(1).quantile(peak_quantile, dim=1)[:, None, None]
-    # A glance of few cells can have a zero quantile; its largest value serves then.
-    peak = torch.where(peak > 0, peak, attention.amax(dim=(1, 2), keepdim=True))
-    scaled = torch.where(peak > 0, (attention / peak.clamp(min=1e-20)).clamp(0, 1), attention)
-    return F.interpolate(scaled[:, None], grid, mode="bilinear", align_corners=False)[:, 0]
+    return attention

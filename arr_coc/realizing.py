@@ -6,7 +6,7 @@ The Realizer asks a host for four small things (`Host`); pictures, API and evalu
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -107,11 +107,8 @@ class Realization:
     @property
     def kept_glance(self) -> Glance | None:
         """The glance whose tokens stay in the cache as the periphery, or None."""
-        return (
-            self.glance
-            if keeps_glance(self.config, self.glance, self.tensions, self.budget)
-            else None
-        )
+        kept = keeps_glance(self.config, self.glance, self.tensions, self.budget)
+        return self.glance if kept else None
 
     @property
     def tokens(self) -> int:
@@ -145,28 +142,34 @@ class Realizer:
             ValueError: where the budget does not fit the image. Failures of a stage do not raise:
                 they give a uniform allocation and `fallback`.
         """
-        grid = self.host.grid(image)
-        budget = config.tokens(grid[0] * grid[1], balancing.lexical_tier(question))
+        grids = self._grids(image, config)
+        budget = config.tokens(sum(h * w for h, w in grids), balancing.lexical_tier(question))
         seconds: dict[str, float] = {"glance": 0.0, "relevance": 0.0}
         try:
-            return self._realize(image, question, config, grid, budget, seconds, synchronize)
+            return self._realize(image, question, config, grids, budget, seconds, synchronize)
         except FloatingPointError:
             raise  # the host may ask again in a wider dtype
         except Exception as error:  # whatever a stage raises, the answer must still arrive
             log.exception("a stage failed; falling back to a uniform allocation")
-            return uniform_realization(question, config, grid, budget, describe(error), seconds)
+            return self._evenly(image, question, config, grids, budget, describe(error), seconds)
+
+    def _grids(self, image: Any, config: Config) -> list[tuple[int, int]]:
+        return [self.host.grid(image)]
+
+    def _evenly(self, image: Any, question: str, config: Config, grids: Any, *rest: Any) -> Any:
+        return uniform_realization(question, config, grids[0], *rest)
 
     def _realize(
         self,
         image: Any,
         question: str,
         config: Config,
-        grid: tuple[int, int],
+        grids: list[tuple[int, int]],
         budget: int,
         seconds: dict[str, float],
         synchronize: Callable[[], None],
     ) -> Realization:
-        glance, context = None, context_for(config, self.components)
+        (grid,), glance, context = grids, None, context_for(config, self.components)
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
                 tokens = glance_tokens(grid, context)
@@ -179,11 +182,11 @@ class Realizer:
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)
             participatory, coupled = self._participatory(question, glance, textures, grid)
-            own = self._tensions(question, (propositional, perspectival, participatory))
+            maps = (propositional, perspectival, participatory)
+            own = self._tensions(question, [maps])
             tensions, source = (config.tensions, "imposed") if config.tensions else own
             kept = glance.tokens if keeps_glance(config, glance, tensions, budget) else 0
             scalars = self._scalars()
-            maps = (propositional, perspectival, participatory)
             relevance, allocation = decide(maps, tensions, budget - kept, config.allocator, scalars)
         return Realization(
             question=question,
@@ -224,14 +227,15 @@ class Realizer:
             return Scalars(*(float(value) for value in self.components.scalars()))
 
     def _tensions(
-        self, question: str, maps: tuple[Tensor, Tensor, Tensor | None]
+        self, question: str, maps: Sequence[tuple[Tensor, Tensor, Tensor | None]]
     ) -> tuple[Tensions, str]:
-        """The tensions chosen for a question and its maps, and by what."""
+        """The tensions chosen for a question and the maps of each picture, and by what."""
         if self.components is None or self.components.policy is None:
             return balancing.lexical_tensions(question), "lexical prior"
         # The policy was trained on three maps: one that is missing counts as empty.
-        known = [m if m is not None else torch.zeros_like(maps[0]) for m in maps]
-        statistics = balancing.map_statistics(torch.stack(known, 1))
+        known = [[m if m is not None else torch.zeros_like(own[0]) for m in own] for own in maps]
+        each = [balancing.map_statistics(torch.stack(own, 1)) for own in known]
+        statistics = torch.stack(each).mean(0)
         with torch.inference_mode():
             embedding = self.host.embed(question).to(statistics.device)
             values = self.components.policy(embedding, statistics)[0]
@@ -271,9 +275,8 @@ def recombine(
     config = replace(realization.config, tensions=tensions)
     if budget is not None:
         config = replace(config, budget=budget)
-    total = config.tokens(
-        realization.grid[0] * realization.grid[1], balancing.lexical_tier(realization.question)
-    )
+    places = realization.grid[0] * realization.grid[1]
+    total = config.tokens(places, balancing.lexical_tier(realization.question))
     glance = realization.glance
     kept = glance.tokens if keeps_glance(config, glance, tensions, total) else 0
     if total - kept < 1:

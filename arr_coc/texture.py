@@ -58,7 +58,12 @@ CHANNELS = tuple(
         ]
     )
 )
-INDEX = {channel.name: channel.index for channel in CHANNELS}
+# What only a clip has. Trained weights read `CHANNELS` alone, which a picture has too.
+MOTION = Channel(
+    len(CHANNELS), "motion", "mean |change of colour| since the frame before, over a visible one"
+)
+CLIP_CHANNELS = (*CHANNELS, MOTION)
+INDEX = {channel.name: channel.index for channel in CLIP_CHANNELS}
 
 
 def texture(image: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -31,7 +31,7 @@ def two_frames(host, picture, kept, glance_grid, mutant="", lora=None):
     """
     visual, merge = host.model.model.visual, picture.geometry.merge
     strength = 1 - len(kept) / picture.tokens
-    small = host.resized(picture.source, glance_grid)
+    small = host.shrunk(picture, glance_grid)
     own = cell_patch_positions(equal_cells(glance_grid, glance_grid), merge)
     native = cell_patch_positions(equal_cells(glance_grid, picture.grid), merge)
     if mutant == "unturned":

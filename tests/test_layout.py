@@ -35,10 +35,11 @@ IDEA = {
     "lora",
     "components",
 }
-IDEA |= {"config", "realizing"}
+IDEA |= {"config", "motion", "realizing", "temporal"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
 BELOW = {
     "texture": set(),
+    "clips": {"config", "pictures"},
     "commands": {"config"},
     "config": set(),
     "digests": set(),
@@ -54,10 +55,12 @@ BELOW = {
     "attending": {"config"},
     "allocators": {"attending", "config"},
     "components": {"config", "adapting", "balancing", "knowing", "lora"},
-    "realizing": IDEA,
+    "motion": {"texture"},
+    "realizing": IDEA - {"motion", "temporal"},
+    "temporal": IDEA,
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
-    "qwen": IDEA | {"homunculus", "naming"},
+    "qwen": IDEA | {"clips", "homunculus", "naming"},
     "benchmark": {
         "check",
         "commands",
@@ -128,6 +131,7 @@ BELOW = {
 }
 # Rooms and files that may import each heavy library.
 OWNERS = {
+    "av": {"clips"},
     "kornia": {"texture"},
     "matplotlib": {"homunculus", "evaluate.plots"},
     "pyarrow": {"evaluate.store", "evaluate.summary", "hub.questions"},

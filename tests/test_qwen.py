@@ -68,7 +68,7 @@ def test_an_exception_in_the_worker_reaches_the_caller_and_the_next_call_works(
     tiny, picture, monkeypatch
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(encoding, "encode_before", lambda *_: 1 / 0)
+        patched.setattr(encoding, "encode_kept", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tiny.generate(picture, QUESTION, max_new_tokens=3)
     assert tiny.generate(picture, QUESTION, max_new_tokens=3).done

@@ -91,7 +91,8 @@ def test_a_question_that_is_left_in_the_cache_is_another_prompt(
 
 def test_cells_that_stand_elsewhere_give_other_logits(tiny, picture, never_sure, monkeypatch):
     def renumbered(self, places):
-        count = torch.arange(len(places), dtype=torch.float32)
+        (own,) = places if isinstance(places, list) else [places]
+        count = torch.arange(len(own), dtype=torch.float32)
         return original(self, torch.stack([count * 0, count], 1))
 
     ask, realization, result = spent(tiny, picture, glance="separate")

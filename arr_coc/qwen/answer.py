@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 from transformers import (
     Cache,
@@ -24,14 +23,17 @@ from transformers.generation.streamers import BaseStreamer
 
 from arr_coc.balancing import lexical_tier
 from arr_coc.components import context_for
-from arr_coc.config import Config, glance_tokens
+from arr_coc.config import Config, glance_tokens_each
 from arr_coc.qwen import finite, paying
-from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.deciding import decided, views_of
+from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
-from arr_coc.qwen.inputs import Ask
+from arr_coc.qwen.inputs import Ask, Views
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
+from arr_coc.qwen.preparing import Given
 from arr_coc.qwen.rounds import Timed, spend
-from arr_coc.realizing import Realization, Realizer, stage
+from arr_coc.realizing import Realization, stage
+from arr_coc.temporal import Moments
 
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
@@ -79,11 +81,13 @@ class Answer:
     stage: str
     done: bool = False
     measures: Measures | None = None
-    realization: Realization | None = field(default=None, repr=False)
+    realization: Realization | Moments | None = field(default=None, repr=False)
 
 
-def without_state(realization: Realization) -> Realization:
+def without_state(realization: Realization | Moments) -> Realization | Moments:
     """The same realization without the host's cache, so that keeping it is cheap."""
+    if isinstance(realization, Moments):
+        return replace(realization, views=tuple(map(without_state, realization.views)))
     if realization.glance is None:
         return realization
     return replace(realization, glance=replace(realization.glance, state=None))
@@ -96,7 +100,7 @@ class Run:
     def __init__(
         self,
         host: QwenHost,
-        image: Image.Image,
+        image: Given,
         question: str,
         config: Config | None,
         max_new_tokens: int,
@@ -111,7 +115,7 @@ class Run:
         self.out: queue.Queue = queue.Queue()
         self.stop = threading.Event()
         self.seconds = dict.fromkeys(STAGES, 0.0)
-        self.realization: Realization | None = None
+        self.realization: Realization | Moments | None = None
         self.in_full: str | None = None
 
     def snapshots(self) -> Iterator[Answer]:
@@ -146,11 +150,11 @@ class Run:
             ask = host.prepare(self.image, self.text, self.grid)
             self._decide_when(ask)
             if self.config is None or self.config.prune == "after":
-                _ = ask.picture.patches  # all of them will be needed; they are prepared here, once
+                # All of them will be needed; they are prepared here, once.
+                _ = [picture.patches for picture in ask.pictures]
         if self.config is not None:
             self._report("glance")
-            realizer = Realizer(host, host.policy(self.config))
-            realization = realizer.realize(ask, self.question, self.config, host.synchronize)
+            realization = decided(host, ask, self.question, self.config)
             self.seconds.update(realization.seconds)
             self.realization = without_state(realization)
         else:
@@ -159,30 +163,31 @@ class Run:
         if realization and realization.config.is_auto and not realization.fallback:
             return self._in_rounds(ask, realization, timed)
         with timed("encode"):
-            tokens = host.encode(ask.picture, realization)
+            tokens = host.encode_each(ask.pictures, views_of(realization))
         self._report("prefill")
         # A glance that stays is in the cache already, prefix included: `generate` goes on behind it.
         kept = realization.kept_glance if realization else None
-        glance = kept.state if kept else None
-        places = torch.cat([glance.tokens.places, tokens.places]) if glance else tokens.places
-        cache = glance.cache if glance else host.new_cache()
-        return self._generate(ask, places, cache, tokens)
+        places = [own.places for own in tokens]
+        if kept:
+            places = [torch.cat([kept.state.tokens.places, *places])]
+        cache = kept.state.cache if kept else host.new_cache()
+        return self._generate(ask, places, cache, joined(tokens))
 
-    def _decide_when(self, ask: Ask) -> None:
+    def _decide_when(self, ask: Ask | Views) -> None:
         """Turn to the full look where `when="auto"` and the focused one would not be sooner here."""
         if self.config is None or self.config.when == "always":
             return
-        held = self.config.tokens(ask.picture.tokens, lexical_tier(self.question))
+        held = self.config.tokens(ask.tokens, lexical_tier(self.question))
         self.in_full = self.host.times.why_not(self._worked_on(ask, held))
         if self.in_full:
             self.config = None
 
-    def _worked_on(self, ask: Ask, held: int) -> dict[str, int]:
+    def _worked_on(self, ask: Ask | Views, held: int) -> dict[str, int]:
         """The tokens by which `paying.STAGES` grow, where `held` of the picture's go to the text model."""
         asked = self.config or Config()
         context = context_for(asked, self.host.policy(asked))
-        glance = glance_tokens(ask.picture.grid, context)
-        return {"native": ask.picture.tokens, "glance": glance, "held": held}
+        glance = sum(glance_tokens_each([p.grid for p in ask.pictures], context))
+        return {"native": ask.tokens, "glance": glance, "held": held}
 
     def _in_rounds(self, ask: Ask, realization: Realization, timed: Timed) -> Answer:
         """The answer of share "auto"."""
@@ -193,23 +198,26 @@ class Run:
         places = torch.cat([*([kept.state.tokens.places] if kept else []), spent.tokens.places])
         # `generate` needs a token to begin with: the prompt's last one is read once more.
         spent.cache.crop(-1)
-        return self._generate(ask, places, spent.cache, None)
+        return self._generate(ask, [places], spent.cache, None)
 
-    def _generate(self, ask: Ask, places: Tensor, cache: Cache, tokens: TokenSet | None) -> Answer:
+    def _generate(
+        self, ask: Ask | Views, places: list[Tensor], cache: Cache, tokens: TokenSet | None
+    ) -> Answer:
         """Decode behind what a cache holds.
 
-        Ids and positions are those of the whole prompt, whose visual tokens stand at `places`; of these
-        `tokens` alone are yet to be read.
+        Ids and positions are those of the whole prompt, whose visual tokens stand at `places`, those of
+        each block; of these `tokens` alone are yet to be read.
         """
-        host, ids = self.host, ask.prompt.ids(len(places))
+        counts = [len(own) for own in places]
+        host, prompt, ids = self.host, ask.prompt, ask.prompt.ids(counts)
         streamer, unsure = _Streamer(self), _FirstEntropy()
         host.synchronize()
         start = time.perf_counter()
         stop = _Stop(self.stop, start + self.deadline_s)
         host.model.generate(
             input_ids=ids,
-            position_ids=ask.prompt.position_ids(places),
-            mm_encoder_outputs=tokens.encoder_outputs() if tokens else None,
+            position_ids=prompt.position_ids(places),
+            mm_encoder_outputs=tokens.encoder_outputs(prompt.modality) if tokens else None,
             past_key_values=cache,
             streamer=streamer,
             logits_processor=LogitsProcessorList([unsure]),
@@ -225,13 +233,13 @@ class Run:
         first = streamer.first_at or end
         self.seconds["prefill"] += first - start
         self.seconds["decode"] = end - first
-        measures = self._measures(streamer, len(places), ask, ids.shape[1])
+        measures = self._measures(streamer, sum(counts), ask, ids.shape[1])
         ended = self._ended(streamer.ids, stop)
         measures = replace(
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
         )
         look = paying.FULL if self.config is None else paying.FOCUSED
-        host.times.note(look, self._worked_on(ask, len(places)), measures.stages)
+        host.times.note(look, self._worked_on(ask, sum(counts)), measures.stages)
         return Answer(streamer.text, "done", True, measures, self.realization)
 
     def _ended(self, ids: list[int], stop: "_Stop") -> str:
@@ -243,7 +251,7 @@ class Run:
         return "time" if stop.late else "length"
 
     def _measures(
-        self, streamer: "_Streamer", visual_tokens: int, ask: Ask, prompt_length: int
+        self, streamer: "_Streamer", visual_tokens: int, ask: Ask | Views, prompt_length: int
     ) -> Measures:
         peak, kind = peak_memory(self.host.device)
         decode, count = self.seconds["decode"], len(streamer.ids)
@@ -253,7 +261,7 @@ class Run:
             decode_tokens_per_second=(count - 1) / decode if count > 1 and decode > 0 else 0.0,
             new_tokens=count,
             visual_tokens=visual_tokens,
-            visual_tokens_full=ask.picture.tokens,
+            visual_tokens_full=ask.tokens,
             kv_cache_bytes=kv_bytes_per_token(self.host.model) * prompt_length,
             peak_memory_bytes=peak,
             peak_memory_kind=kind,

@@ -148,13 +148,13 @@ def _average_cells(picture: Picture, corners: Tensor, rows: int, columns: int) -
     """Cells of `rows x columns` tokens at `corners` `(G, 2)`, each as one token: `(G, m*m, C)`."""
     g, (h, w) = picture.geometry, picture.grid
     m, p, side = g.merge, g.patch, g.unit_pixels
-    units = picture.patches.view(h, w, m, m, 3, g.temporal, p, p)[:, :, :, :, :, 0]
+    units = picture.patches.view(h, w, m, m, 3 * g.temporal, p, p)  # each frame's colours apart
     corners = corners.to(units.device)
     y = corners[:, 0, None] + torch.arange(rows, device=units.device)  # (G, rows)
     x = corners[:, 1, None] + torch.arange(columns, device=units.device)
-    cells = units[y[:, :, None], x[:, None]]  # (G, rows, columns, m, m, 3, p, p)
-    pixels = cells.permute(0, 5, 1, 3, 6, 2, 4, 7).reshape(-1, 3, rows * side, columns * side)
-    small = F.avg_pool2d(pixels, (rows, columns))  # (G, 3, side, side)
-    blocks = small.view(-1, 3, m, p, m, p).permute(0, 2, 4, 1, 3, 5)  # (G, m, m, 3, p, p)
-    frames = blocks[:, :, :, :, None].expand(-1, -1, -1, -1, g.temporal, -1, -1)
-    return frames.reshape(len(corners), m * m, -1)
+    cells = units[y[:, :, None], x[:, None]]  # (G, rows, columns, m, m, 3T, p, p)
+    planes = units.shape[4]
+    pixels = cells.permute(0, 5, 1, 3, 6, 2, 4, 7).reshape(-1, planes, rows * side, columns * side)
+    small = F.avg_pool2d(pixels, (rows, columns))  # (G, 3T, side, side)
+    blocks = small.view(-1, planes, m, p, m, p).permute(0, 2, 4, 1, 3, 5)  # (G, m, m, 3T, p, p)
+    return blocks.reshape(len(corners), m * m, -1)

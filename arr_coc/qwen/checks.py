@@ -66,8 +66,7 @@ def chat(base: str, tokenizer: Any, image_token: int) -> None:
     """
     if not tokenizer.chat_template:
         raise ValueError(f"base {base!r} has no {TEMPLATE}, expected Qwen3-VL's")
-    pad = tokenizer.convert_ids_to_tokens(image_token)
-    if pad is None or tokenizer.convert_tokens_to_ids(pad) != image_token:
+    if (pad := _token(tokenizer, image_token)) is None:
         raise ValueError(
             f"base {base!r} has no token {image_token} in its {TOKENIZER}, which its config.json names as "
             "image_token_id"
@@ -81,3 +80,29 @@ def chat(base: str, tokenizer: Any, image_token: int) -> None:
             f"base {base!r} has a chat template that writes {pad!r} {places} times for one picture, "
             "expected once"
         )
+
+
+def clip(tokenizer: Any, video_token: int) -> None:
+    """Whether the tokenizer can put a clip into a chat.
+
+    Raises:
+        ValueError: naming the token or the template that is missing.
+    """
+    if (pad := _token(tokenizer, video_token)) is None:
+        raise ValueError(
+            f"the base cannot be asked about clips: its {TOKENIZER} has no token {video_token}, which its "
+            "config.json names as video_token_id, expected '<|video_pad|>'"
+        )
+    content = [{"type": "video"}, {"type": "text", "text": "what is it?"}]
+    text = tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False)
+    if (places := text.count(pad)) != 1:
+        raise ValueError(
+            f"the base cannot be asked about clips: its chat template writes {pad!r} {places} times for "
+            "one, expected once"
+        )
+
+
+def _token(tokenizer: Any, number: int) -> str | None:
+    """The token of that id; None where there is none of its own."""
+    token = tokenizer.convert_ids_to_tokens(number)
+    return token if token and tokenizer.convert_tokens_to_ids(token) == number else None

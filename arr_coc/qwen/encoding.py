@@ -39,6 +39,7 @@ from arr_coc.qwen.context import (
 )
 from arr_coc.qwen.finite import is_finite
 from arr_coc.qwen.inputs import Picture, raster_places
+from arr_coc.qwen.prompts import IMAGE
 from arr_coc.realizing import Realization
 
 log = logging.getLogger(__name__)
@@ -74,10 +75,12 @@ class TokenSet:
         planes = tuple(plane[index] for plane in self.deepstack)
         return TokenSet(self.features[index], planes, self.places[index])
 
-    def encoder_outputs(self) -> dict[str, BaseModelOutputWithDeepstackFeatures]:
-        """The `mm_encoder_outputs` argument of the stock model."""
+    def encoder_outputs(
+        self, modality: str = IMAGE
+    ) -> dict[str, BaseModelOutputWithDeepstackFeatures]:
+        """The `mm_encoder_outputs` argument of the stock model, for images or a clip (`prompts.TYPES`)."""
         return {
-            "image": BaseModelOutputWithDeepstackFeatures(
+            modality: BaseModelOutputWithDeepstackFeatures(
                 pooler_output=(self.features,),
                 deepstack_features=[(plane,) for plane in self.deepstack],
             )
@@ -142,12 +145,20 @@ def encode_kept(
     Args:
         visual: `Qwen3VLVisionModel`.
         pictures: B of them, of any sizes.
-        allocations: of each picture, the cells to keep.
+        allocations: of each picture, the cells to keep; one that keeps none is not encoded at all.
         surroundings: for each picture, at most so many coarse cells over the rest of it.
         halo: native cells next to the kept ones, as a share of them.
         contexts: for each picture, its glance's keys and values to attend to besides; None for none.
         lora: corrects queries, keys and values where there is a context, the more the less is kept.
     """
+    contexts = contexts or [None] * len(pictures)
+    busy = [number for number, kept in enumerate(allocations) if len(kept)]
+    if 0 < len(busy) < len(pictures):
+        columns = (pictures, allocations, surroundings, contexts)
+        own, cells, around, beside = ([column[number] for number in busy] for column in columns)
+        some = encode_kept(visual, own, cells, around, halo, beside, lora)
+        made = dict(zip(busy, some))
+        return [made.get(number, some[0].at(slice(0))) for number in range(len(pictures))]
     patches, positions, taps, places = [], [], [], []
     for picture, kept, cells in zip(pictures, allocations, surroundings, strict=True):
         shown = with_surroundings(with_halo(kept, halo), cells)
@@ -157,7 +168,6 @@ def encode_kept(
         positions.append(at)
         taps.append(interpolation_taps(at, picture.patch_grid, visual.num_grid_per_side))
         places.append(cell_places(bounds))
-    contexts = contexts or [None] * len(pictures)
     around = [
         context and surrounded(context, kept, partial(turned, visual, at), lora)
         for context, kept, at in zip(contexts, allocations, positions, strict=True)

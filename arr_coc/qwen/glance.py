@@ -16,8 +16,8 @@ from transformers import DynamicCache
 from arr_coc.qwen import finite
 from arr_coc.qwen.attention import question_attention
 from arr_coc.qwen.context import EncoderContext, Recorder, is_installed, native_context
-from arr_coc.qwen.encoding import TokenSet, encode_pictures
-from arr_coc.qwen.inputs import Ask, Picture, glance_grid, native_places
+from arr_coc.qwen.encoding import TokenSet, encode_pictures, joined
+from arr_coc.qwen.inputs import Ask, Picture, Views, glance_grid, native_places
 from arr_coc.qwen.layers import embedded, run_layers
 from arr_coc.realizing import Glance, Realization
 
@@ -27,13 +27,24 @@ ATTENTION_SPAN = (1 / 3, 2 / 3)
 
 
 @dataclass(frozen=True)
-class GlanceState:
-    """A glance's own state, with which an answer can go on.
+class Seen:
+    """What a glance leaves of one picture.
 
     Attributes:
         tokens: the glance's visual tokens, where they stand.
         context: what its encoder pass leaves for the kept cells to attend to; None where the attention
             takes no context.
+    """
+
+    tokens: TokenSet
+    context: EncoderContext | None
+
+
+@dataclass(frozen=True)
+class GlanceState(Seen):
+    """A glance's own state, with which an answer can go on.
+
+    Attributes:
         text: `Qwen3VLTextModel`.
         begun: keys and values of the text layers that have run, of prefix and glance alone.
         reached: `(1, A + G, D)` what the last of those layers left.
@@ -41,8 +52,6 @@ class GlanceState:
         depth: how many have run.
     """
 
-    tokens: TokenSet
-    context: EncoderContext | None
     text: torch.nn.Module
     begun: DynamicCache
     reached: Tensor
@@ -89,6 +98,30 @@ def depth_needed(host: Any, layers: Sequence[int] | None = None) -> int:
     return max(last + 1, config.num_hidden_layers // 2, *read)
 
 
+@dataclass(frozen=True)
+class Pass:
+    """One low-resolution pass through the model: its parts, before they become glances."""
+
+    encoded: list[tuple[TokenSet, EncoderContext | None]]
+    position_ids: Tensor
+    cache: DynamicCache
+    depth: int
+    reached: Tensor
+    readings: list[Readings]
+
+    def glance(self, number: int, state: Seen) -> Glance:
+        """What was read of one of the pictures, as `realizing.Glance`."""
+        read = self.readings[number]
+        return Glance(
+            attention=read.attention,
+            tokens=len(state.tokens),
+            state=state,
+            heads=read.heads,
+            states=read.states,
+            answering=read.answering,
+        )
+
+
 def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = None) -> Glance:
     """Look at a picture with at most `tokens` visual tokens, asking its question.
 
@@ -103,30 +136,46 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
         Everything that `realizing.Glance` names; its `state` is a `GlanceState`, whose cache ends with the
         glance: the question is cropped off.
     """
-    grid, prompt = glance_grid(ask.picture.grid, tokens), ask.prompt
-    ((glance, context),) = encode_glances(host, [ask.picture], [grid])
-    ids, position_ids = prompt.ids(len(glance)), prompt.position_ids(glance.places)
-    cache, depth = host.new_cache(), depth_needed(host, layers)
-    left, reached = glance_layers(host, ids, position_ids, glance, depth, cache)
-    last = ids.new_tensor([ids.shape[1] - 1])
-    start = prompt.prefix.shape[1]
-    readings = read_glances(host, left, cache, position_ids, last, start, grid, layers)
+    done = _look(host, ask, [tokens], layers)
+    ((glance, context),) = done.encoded
     # The cache then ends with the glance: in the answer's prompt the fovea follows it, and after that
     # the question once more.
-    end = start + len(glance)
-    cache.crop(end - ids.shape[1])
-    text = host.model.model.language_model
-    state = GlanceState(
-        glance, context, text, cache, reached[:, :end], position_ids[:, :, :end], depth
+    end = ask.prompt.prefix.shape[1] + len(glance)
+    done.cache.crop(end - done.position_ids.shape[2])
+    text, position_ids = host.model.model.language_model, done.position_ids[:, :, :end]
+    reached = done.reached[:, :end]
+    state = GlanceState(glance, context, text, done.cache, reached, position_ids, done.depth)
+    return done.glance(0, state)
+
+
+def take_glances(
+    host: Any, views: Views, tokens: Sequence[int], layers: list[int] | None = None
+) -> list[Glance]:
+    """Look at a whole clip, or at several pictures, in one pass of at most so many tokens each.
+
+    The attention of all blocks is that of one softmax: it says in which of them, and where there. What a
+    glance's `state` holds is a `Seen`; no answer can go on from such a pass.
+    """
+    done = _look(host, views, tokens, layers)
+    return [done.glance(number, Seen(*own)) for number, own in enumerate(done.encoded)]
+
+
+def _look(host: Any, asked: Ask | Views, tokens: Sequence[int], layers: list[int] | None) -> Pass:
+    prompt = asked.prompt
+    grids = [glance_grid(p.grid, most) for p, most in zip(asked.pictures, tokens, strict=True)]
+    encoded = encode_glances(host, asked.pictures, grids)
+    small = [own for own, _ in encoded]
+    counts = [len(own) for own in small]
+    ids, position_ids = prompt.ids(counts), prompt.position_ids([own.places for own in small])
+    cache, depth = host.new_cache(), depth_needed(host, layers)
+    visual = ids == prompt.image_token
+    left, reached = glance_layers(
+        host, ids, position_ids, joined(small), depth, cache, visual=visual
     )
-    return Glance(
-        attention=readings.attention,
-        tokens=len(glance),
-        state=state,
-        heads=readings.heads,
-        states=readings.states,
-        answering=readings.answering,
-    )
+    last = ids.new_tensor([ids.shape[1] - 1])
+    starts = prompt.starts(counts)
+    readings = read_blocks(host, left, cache, position_ids, last, starts, grids, layers)
+    return Pass(encoded, position_ids, cache, depth, reached, readings)
 
 
 def glance_layers(
@@ -137,9 +186,14 @@ def glance_layers(
     depth: int,
     cache: DynamicCache,
     mask: Tensor | None = None,
+    visual: Tensor | None = None,
 ) -> tuple[list[Tensor], Tensor]:
-    """The first `depth` text layers on B prompts, as `layers.run_layers`."""
-    text, visual = host.model.model.language_model, ids == host.inputs.image_token
+    """The first `depth` text layers on B prompts, as `layers.run_layers`.
+
+    `visual` `(B, L)` says where visual tokens stand; None is where the ids are those of images.
+    """
+    text = host.model.model.language_model
+    visual = ids == host.inputs.image_token if visual is None else visual
     states = embedded(text, ids, visual, tokens)
     return run_layers(
         text,
@@ -162,7 +216,7 @@ def encode_glances(
         For each the tokens, standing at native places, and the context that their keys and values make.
     """
     visual = host.model.model.visual
-    small = [host.resized(p.source, grid) for p, grid in zip(pictures, grids, strict=True)]
+    small = [host.shrunk(p, grid) for p, grid in zip(pictures, grids, strict=True)]
     recorder = Recorder(visual, len(small)) if is_installed(visual) else None
     glances = []
     for number, tokens in enumerate(encode_pictures(visual, small, recorder)):
@@ -197,6 +251,20 @@ def read_glances(
     grid: tuple[int, int],
     layers: list[int] | None = None,
 ) -> Readings:
+    """As `read_blocks` of prompts with one block: its first column and its grid, the same in every row."""
+    return read_blocks(host, left, cache, position_ids, last, [start], [grid], layers)[0]
+
+
+def read_blocks(
+    host: Any,
+    left: Sequence[Tensor],
+    cache: DynamicCache,
+    position_ids: Tensor,
+    last: Tensor,
+    starts: Sequence[int],
+    grids: Sequence[tuple[int, int]],
+    layers: list[int] | None = None,
+) -> list[Readings]:
     """What the token about to answer pays to each visual token, and what both hold half way up.
 
     Args:
@@ -206,25 +274,35 @@ def read_glances(
         position_ids: `(4, B, L)` of that pass.
         last: `(B,)` int64, the last token of each prompt. It has read the whole question: ViCrop's
             signal, the strongest training-free one reported.
-        start: column of the first visual token, the same in every row.
-        grid: rows and columns of the visual tokens, the same in every row.
+        starts: column of each block's first visual token, the same in every row.
+        grids: rows and columns of each block's visual tokens, the same in every row.
         layers: as in `take_glance`.
+
+    Returns:
+        Of each block.
 
     Raises:
         FloatingPointError: where the model's numbers overflowed.
     """
     text = host.model.model.language_model
     layers = host.attention_layers if layers is None else layers
-    columns = slice(start, start + grid[0] * grid[1])
+    spans = [slice(start, start + h * w) for start, (h, w) in zip(starts, grids, strict=True)]
+    columns = slice(spans[0].start, spans[-1].stop)
     attention = question_attention(
         text, left, cache, position_ids, last[:, None], columns, range(len(left) - 1)
     )[:, :, :, 0]  # (B, layers, heads, columns)
     half = left[len(text.layers) // 2]  # (B, L, D)
     rows = torch.arange(len(last), device=last.device)
     finite.check("the glance", [half])
-    return Readings(
-        attention=attention[:, layers].mean((1, 2)).view(-1, *grid),
-        heads=attention.flatten(1, 2).view(len(last), -1, *grid),
-        states=half[:, columns].reshape(len(last), *grid, -1),
-        answering=half[rows, last],
-    )
+    readings = []
+    for span, grid in zip(spans, grids):
+        own = attention[..., span.start - columns.start : span.stop - columns.start]
+        readings.append(
+            Readings(
+                attention=own[:, layers].mean((1, 2)).view(-1, *grid),
+                heads=own.flatten(1, 2).reshape(len(last), -1, *grid),
+                states=half[:, span].reshape(len(last), *grid, -1),
+                answering=half[rows, last],
+            )
+        )
+    return readings

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import torch
-from PIL import Image
 from torch import Tensor
 from transformers import DynamicCache
 
@@ -19,11 +18,19 @@ from arr_coc.components import Components
 from arr_coc.config import MAX_PIXELS, NO_REVISION, Config
 from arr_coc.qwen import context as encoder_context
 from arr_coc.qwen import encoding, finite, weights
+from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.glance import ATTENTION_SPAN, glance_context, layers_in, take_glance
-from arr_coc.qwen.inputs import Ask, Inputs, Picture, Prompt
+from arr_coc.qwen.glance import (
+    ATTENTION_SPAN,
+    glance_context,
+    layers_in,
+    take_glance,
+    take_glances,
+)
+from arr_coc.qwen.inputs import Ask, Inputs, Picture, Views
 from arr_coc.qwen.loading import wider_dtype
 from arr_coc.qwen.paying import StageTimes
+from arr_coc.qwen.preparing import Preparing
 from arr_coc.realizing import Glance, Realization
 
 log = logging.getLogger(__name__)
@@ -32,7 +39,7 @@ Made = TypeVar("Made")
 TOWER = "float16 overflowed in the vision tower on a picture; the tower runs in float32 since."
 
 
-class QwenHost:
+class QwenHost(Preparing):
     """The stock model with its inputs, its trained components and a lock; see the module's docstring."""
 
     def __init__(
@@ -156,14 +163,6 @@ class QwenHost:
 
     # --- the Host protocol: what the Realizer asks for ---
 
-    def grid(self, image: Ask) -> tuple[int, int]:
-        """`(h, w)` visual tokens of a prepared image."""
-        return image.picture.grid
-
-    def pixels(self, image: Ask, side: int | None = None) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1]: every pixel, or `side` samples a side of each token."""
-        return image.picture.samples(side) if side else image.picture.pixels()
-
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""
         return self.model.get_input_embeddings()(self.inputs.ids(question)).float().mean(1)
@@ -177,51 +176,58 @@ class QwenHost:
         """
         return take_glance(self, image, tokens, layers)
 
+    def glances(self, views: Views, question: str, tokens: Sequence[int]) -> list[Glance]:
+        """One low-resolution pass over all of them, as `glance`; its cache is thrown away."""
+        return take_glances(self, views, tokens)
+
     # --- the parts of an answer ---
-
-    def prepare(
-        self, image: Image.Image, question: str, grid: tuple[int, int] | None = None
-    ) -> Ask:
-        """Picture and prompt, as `Inputs.prepare`."""
-        return self.inputs.prepare(image, question, grid)
-
-    def picture(self, image: Image.Image) -> Picture:
-        """The image as the stock processor prepares it, at most `max_pixels`."""
-        return self.inputs.picture(image)
-
-    def resized(
-        self,
-        image: Image.Image,
-        grid: tuple[int, int],
-        box: tuple[float, float, float, float] | None = None,
-    ) -> Picture:
-        """The image, or a box of it, as `grid` visual tokens; see `Inputs.resized`."""
-        return self.inputs.resized(image, grid, box)
-
-    def prompt(self, picture: Picture, question: str) -> Prompt:
-        """The chat prompt around the picture's tokens, with the stock model's positions."""
-        return self.inputs.prompt(picture, question)
 
     def encode(self, picture: Picture, realization: Realization | None) -> TokenSet:
         """Visual tokens of a picture: all of them (None), or those a Realization keeps."""
-        if realization is None:
-            return self.encode_with(encoding.encode_all, picture)
-        allocation, config = realization.allocation, realization.config
-        if config.prune == "after":
-            return encoding.cut(self.encode_with(encoding.encode_all, picture), allocation)
+        return self.encode_each([picture], realization and [realization])[0]
+
+    def encode_each(
+        self, pictures: Sequence[Picture], realizations: Sequence[Realization] | None
+    ) -> list[TokenSet]:
+        """As `encode` of each picture, in one call of the encoder; none sees another.
+
+        `realizations` are one for each, of one config, or None for all tokens of all pictures.
+        """
         visual = self.model.model.visual
-        parts = self.policy(config)
-        kind = encoding.context_kind(realization, parts, visual)
-        context = glance_context(self, picture, realization) if kind == "glance" else None
-        cells = config.surrounding_cells(picture.grid) if kind == "cells" else 0
-        halo = config.halo if kind == "cells" else 0.0
-        rest = (cells, halo, context, parts and parts.lora)
-        tokens = self.encode_with(encoding.encode_before, picture, allocation, *rest)
-        if context is not None and context.dtype != visual.dtype:
+        if realizations is None:
+            return encoding.encode_pictures(visual, pictures)
+        allocations = [realization.allocation for realization in realizations]
+        if realizations[0].config.prune == "after":
+            whole = encoding.encode_pictures(visual, pictures)
+            return [encoding.cut(tokens, kept) for tokens, kept in zip(whole, allocations)]
+        tokens, contexts = self._encode_kept(pictures, realizations)
+        if any(context and context.dtype != visual.dtype for context in contexts):
             # The tower overflowed and runs in float32 from here on, and so must what it recorded.
-            rest = (cells, halo, glance_context(self, picture, realization), parts and parts.lora)
-            tokens = self.encode_with(encoding.encode_before, picture, allocation, *rest)
-        return self.adapted(tokens, realization)
+            tokens, _ = self._encode_kept(pictures, realizations)
+        return [self.adapted(own, decided) for own, decided in zip(tokens, realizations)]
+
+    def _encode_kept(
+        self, pictures: Sequence[Picture], realizations: Sequence[Realization]
+    ) -> tuple[list[TokenSet], list[EncoderContext | None]]:
+        """Kept tokens as the encoder gives them, and the contexts beside which they were encoded."""
+        visual, config = self.model.model.visual, realizations[0].config
+        parts = self.policy(config)
+        kind = encoding.context_kind(realizations[0], parts, visual)
+        contexts = [
+            glance_context(self, picture, own) if kind == "glance" and len(own.allocation) else None
+            for picture, own in zip(pictures, realizations)
+        ]
+        around = [config.surrounding_cells(p.grid) if kind == "cells" else 0 for p in pictures]
+        tokens = encoding.encode_kept(
+            visual,
+            pictures,
+            [own.allocation for own in realizations],
+            around,
+            config.halo if kind == "cells" else 0.0,
+            contexts,
+            parts and parts.lora,
+        )
+        return tokens, contexts
 
     def encode_with(
         self, encoder: Callable[..., TokenSet], picture: Picture, *rest: Any

@@ -4,7 +4,8 @@
 Nothing is encoded here.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,9 @@ from PIL import Image
 from torch import Tensor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from arr_coc.config import MAX_PIXELS
+from arr_coc.clips import Clip
+from arr_coc.config import MAX_CLIP_PIXELS, MAX_PICTURES, MAX_PIXELS
+from arr_coc.qwen.prompts import Chat, Prompt
 
 
 def glance_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
@@ -80,9 +83,10 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Picture:
-    """One image at the size at which the stock processor would have it.
+    """One image at the size at which the stock processor would have it, or a moment of a clip.
 
-    Patches are made when they are asked for: a focused look never needs most of them.
+    Patches are made when they are asked for: a focused look never needs most of them. A patch shows as
+    many frames as the tower's `temporal_patch_size`: of a still one image, as often; of a moment several.
 
     Attributes:
         image: RGB, its sides whole visual tokens.
@@ -90,6 +94,8 @@ class Picture:
         geometry: the tower's sizes.
         processor: the checkpoint's `Qwen2VLImageProcessorPil`.
         device: where patches go.
+        later: the frames of a moment that follow `image`, of its size. Where a clip ends early, its last
+            frame stands for those that are missing.
     """
 
     image: Image.Image
@@ -97,6 +103,7 @@ class Picture:
     geometry: Geometry
     processor: Any
     device: torch.device
+    later: tuple["Picture", ...] = ()
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -123,7 +130,7 @@ class Picture:
     @cached_property
     def patches(self) -> Tensor:
         """`(P, 3 * temporal * patch * patch)` float32, normalised, in block order: all of them."""
-        return self._processed(self.image)
+        return self._with_later(self._processed(self.image), [p.patches for p in self.later])
 
     def units(self, index: Tensor) -> Tensor:
         """Patches of the visual tokens at raster `index` `(K,)`: `(K * merge**2, C)`, in that order.
@@ -139,14 +146,19 @@ class Picture:
         )  # (h, w, u, u, 3)
         kept = cells[index.cpu() // w, index.cpu() % w]  # (K, u, u, 3)
         # Side by side they are a picture one token high, whose patches are in the same order.
-        return self._processed(Image.fromarray(kept.swapaxes(0, 1).reshape(unit, -1, 3)))
+        own = self._processed(Image.fromarray(kept.swapaxes(0, 1).reshape(unit, -1, 3)))
+        return self._with_later(own, [p.units(index) for p in self.later])
+
+    def frames(self, side: int | None) -> Tensor:
+        """`(F, 3, H, W)` of every frame, as `pixels`, or as `samples` of a side."""
+        return torch.cat([p.samples(side) if side else p.pixels() for p in (self, *self.later)])
 
     def pixels(self) -> Tensor:
-        """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it."""
+        """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it; the first frame of a moment."""
         return self._as_tensor(self.image)
 
     def samples(self, side: int) -> Tensor:
-        """`(1, 3, h * side, w * side)` sRGB in [0, 1]: means over equal parts of each token."""
+        """`(1, 3, h * side, w * side)`: as `pixels`, means over equal parts of each token."""
         h, w = self.grid
         small = self.image.resize((w * side, h * side), Image.Resampling.BOX)
         return self._as_tensor(small)
@@ -155,58 +167,19 @@ class Picture:
         values = torch.from_numpy(np.array(image)).to(self.device)  # (H, W, 3) uint8
         return values.permute(2, 0, 1)[None].float() / 255
 
+    def _with_later(self, own: Tensor, later: list[Tensor]) -> Tensor:
+        """Patches `(P, C)` of the first frame, with those of the later ones in their places."""
+        if not later:
+            return own
+        slots = own.view(len(own), 3, self.geometry.temporal, -1).clone()
+        for slot in range(1, self.geometry.temporal):
+            frame = later[min(slot, len(later)) - 1]
+            slots[:, :, slot] = frame.view(slots.shape)[:, :, slot]
+        return slots.flatten(1)
+
     def _processed(self, image: Image.Image) -> Tensor:
         batch = self.processor(images=image, return_tensors="pt", do_resize=False)
         return batch["pixel_values"].to(self.device)
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A chat prompt with one image, in token ids, and native M-RoPE positions.
-
-    Attributes:
-        prefix: `(1, A)` ids before the visual tokens, `<|vision_start|>` included.
-        suffix: `(1, Z)` ids after them, from `<|vision_end|>` on.
-        positions: `(3, 1, A + N + Z)` int64 native positions of the stock model.
-        image_token: id of the visual placeholder.
-    """
-
-    prefix: Tensor
-    suffix: Tensor
-    positions: Tensor
-    image_token: int
-
-    @property
-    def origin(self) -> int:
-        """Position of the image's first token, from which its rows and columns count."""
-        return int(self.positions[0, 0, self.prefix.shape[1]])
-
-    def ids(self, visual_tokens: int) -> Tensor:
-        """`(1, A + K + Z)` ids with K placeholders."""
-        pads = self.prefix.new_full((1, visual_tokens), self.image_token)
-        return torch.cat([self.prefix, pads, self.suffix], 1)
-
-    def position_ids(self, places: Tensor) -> Tensor:
-        """`(4, 1, A + K + Z)` for K visual tokens at `places` `(K, 2)` in native tokens.
-
-        A contiguous text row on top of the native positions of what is kept. int64 where every place
-        is whole, so that the stock values are met; float32 otherwise (bfloat16 cannot hold 257.5).
-        """
-        # M-RoPE counts time, row and column from the image's first token; a still has one time. The
-        # rotary embedding computes in float32, so a coarse cell may stand between two rows.
-        spatial = places.t() + self.origin  # (2, K)
-        visual = torch.cat([torch.full_like(spatial[:1], self.origin), spatial])[
-            :, None
-        ]  # (3, 1, K)
-        if bool((visual == visual.round()).all()):
-            visual = visual.long()
-        # What follows the image keeps its native positions, however few visual tokens are left.
-        A, Z = self.prefix.shape[1], self.suffix.shape[1]
-        before, after = self.positions[:, :, :A], self.positions[:, :, -Z:]
-        kept = torch.cat([before.to(visual.dtype), visual, after.to(visual.dtype)], 2)
-        # The fourth row is for masks alone: gaps in it would be read as packed sequences.
-        text = torch.arange(kept.shape[2], device=kept.device, dtype=kept.dtype)
-        return torch.cat([text[None, None], kept], 0)
 
 
 @dataclass(frozen=True)
@@ -215,6 +188,36 @@ class Ask:
 
     picture: Picture
     prompt: Prompt
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The one picture, as `Views` have several."""
+        return (self.picture,)
+
+    @property
+    def tokens(self) -> int:
+        """As `Picture`."""
+        return self.picture.tokens
+
+
+@dataclass(frozen=True)
+class Views:
+    """Several blocks of visual tokens asked about at once: the moments of a clip, or pictures.
+
+    Attributes:
+        pictures: one for each block of the prompt; those of a clip have one size.
+        prompt: around them.
+        times: seconds at which each moment of a clip was; None of pictures.
+    """
+
+    pictures: tuple[Picture, ...]
+    prompt: Prompt
+    times: tuple[float, ...] | None = None
+
+    @property
+    def tokens(self) -> int:
+        """N, the native visual tokens of all of them."""
+        return sum(picture.tokens for picture in self.pictures)
 
 
 class Inputs:
@@ -227,6 +230,7 @@ class Inputs:
         self.model, self.tokenizer, self.image_processor = model, tokenizer, image_processor
         self.max_pixels = max_pixels
         self.geometry = Geometry.of(model)
+        self.chat = Chat(model, tokenizer)
         self.image_token = model.config.image_token_id
 
     def prepare(
@@ -236,22 +240,60 @@ class Inputs:
         picture = self.resized(image, grid) if grid else self.picture(image)
         return Ask(picture, self.prompt(picture, question))
 
+    def prepare_pictures(self, images: Sequence[Image.Image], question: str) -> Views:
+        """Several pictures and the prompt around them.
+
+        Raises:
+            ValueError: for none, or more than `MAX_PICTURES`.
+        """
+        if not 1 <= len(images) <= MAX_PICTURES:
+            raise ValueError(f"{len(images)} pictures are given, allowed are 1 to {MAX_PICTURES}")
+        pictures = tuple(self.picture(image) for image in images)
+        grids = [picture.grid for picture in pictures]
+        return Views(pictures, self.chat.about_pictures(grids, question))
+
+    def prepare_clip(self, clip: Clip, question: str, grid: tuple[int, int] | None = None) -> Views:
+        """The moments of a clip, each of as many frames as a patch shows, and the prompt around them.
+
+        `grid` is rows and columns of each moment's visual tokens; None takes those of a picture, as long as
+        the whole clip stays within `MAX_CLIP_PIXELS`.
+
+        Raises:
+            ValueError: where the checkpoint has no token or no template for clips.
+        """
+        together, count = self.geometry.temporal, len(clip.frames)
+        starts = range(0, count, together)
+        most = min(self.max_pixels, MAX_CLIP_PIXELS // len(starts))
+        grid = grid or self.grid_of(clip.frames[0].size, most)
+        frames = [self._at(frame, grid) for frame in clip.frames]
+        later = [tuple(frames[start + 1 : start + together]) for start in starts]
+        moments = tuple(replace(frames[start], later=own) for start, own in zip(starts, later))
+        # The stock processor's: the middle between a moment's first frame and its last.
+        ends = [min(start + together, count) - 1 for start in starts]
+        times = tuple((clip.times[i] + clip.times[j]) / 2 for i, j in zip(starts, ends))
+        return Views(moments, self.chat.about_clip(grid, times, question), times)
+
     def picture(self, image: Image.Image) -> Picture:
         """The image as the stock processor resizes it, at most `max_pixels`."""
-        h, w = self.grid_of(image.size)
-        unit, whole = self.geometry.unit_pixels, image.convert("RGB")
-        sized = whole.resize((w * unit, h * unit), self.image_processor.resample)
-        return self._picture(sized, whole)
+        return self._at(image, self.grid_of(image.size))
 
-    def grid_of(self, size: tuple[int, int]) -> tuple[int, int]:
-        """`(h, w)` in visual tokens of a picture of so many pixels, width and height."""
+    def _at(self, image: Image.Image, grid: tuple[int, int]) -> Picture:
+        unit, whole = self.geometry.unit_pixels, image.convert("RGB")
+        size = grid[1] * unit, grid[0] * unit
+        return self._picture(whole.resize(size, self.image_processor.resample), whole)
+
+    def grid_of(self, size: tuple[int, int], at_most: int | None = None) -> tuple[int, int]:
+        """`(h, w)` in visual tokens of a picture of so many pixels, width and height.
+
+        `at_most` are the pixels that it may take; None is the host's own limit.
+        """
         limits, unit = self.image_processor.size, self.geometry.unit_pixels
         height, width = smart_resize(
             size[1],
             size[0],
             factor=unit,
             min_pixels=limits["shortest_edge"],
-            max_pixels=min(limits["longest_edge"], self.max_pixels),
+            max_pixels=min(limits["longest_edge"], at_most or self.max_pixels),
         )
         return height // unit, width // unit
 
@@ -270,25 +312,18 @@ class Inputs:
         small = image.resize((columns * unit, rows * unit), Image.Resampling.BICUBIC, box)
         return self._picture(small, image)
 
+    def shrunk(self, picture: Picture, grid: tuple[int, int]) -> Picture:
+        """A picture made anew of its source as `grid` visual tokens, every frame of it."""
+        later = tuple(self.resized(p.source, grid) for p in picture.later)
+        return replace(self.resized(picture.source, grid), later=later)
+
     def _picture(self, sized: Image.Image, source: Image.Image) -> Picture:
         return Picture(sized, source, self.geometry, self.image_processor, self.model.device)
 
     def prompt(self, picture: Picture, question: str) -> Prompt:
         """The chat prompt around the picture's tokens, with the stock model's positions."""
-        content = [{"type": "image"}, {"type": "text", "text": question}]
-        text = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-        )
-        before, after = text.split(self.tokenizer.decode([self.image_token]))
-        prefix, suffix = self.ids(before), self.ids(after)
-        pads = prefix.new_full((1, picture.tokens), self.image_token)
-        ids = torch.cat([prefix, pads, suffix], 1)
-        positions, _ = self.model.model.get_rope_index(
-            ids, (ids == self.image_token).int(), image_grid_thw=picture.grid_thw
-        )
-        return Prompt(prefix, suffix, positions, self.image_token)
+        return self.chat.about_pictures([picture.grid], question)
 
     def ids(self, text: str) -> Tensor:
-        """`(1, L)` token ids of a text, without special tokens around it."""
-        ids = self.tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
-        return ids.to(self.model.device)
+        """As `Chat.ids`."""
+        return self.chat.ids(text)

@@ -18,10 +18,13 @@ from arr_coc.config import DEADLINE_S, MAX_PIXELS, NEW_TOKENS, Config, check_new
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
 from arr_coc.qwen.batch import Greedy, answer_batch
+from arr_coc.qwen.deciding import decided
 from arr_coc.qwen.fetching import OnProgress
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.looking import looked_at
-from arr_coc.realizing import Realization, Realizer
+from arr_coc.qwen.preparing import Given
+from arr_coc.realizing import Realization
+from arr_coc.temporal import Moments
 
 
 class ARRCOCQwen(QwenHost):
@@ -78,7 +81,7 @@ class ARRCOCQwen(QwenHost):
         )
 
     def generate(
-        self, image: Image.Image, question: str, use_arr_coc: bool = True, **options: Any
+        self, image: Given, question: str, use_arr_coc: bool = True, **options: Any
     ) -> Answer:
         """The finished `Answer`; arguments as `stream`."""
         *_, answer = self.stream(image, question, use_arr_coc=use_arr_coc, **options)
@@ -86,7 +89,7 @@ class ARRCOCQwen(QwenHost):
 
     def stream(
         self,
-        image: Image.Image,
+        image: Given,
         question: str,
         *,
         use_arr_coc: bool = True,
@@ -99,13 +102,15 @@ class ARRCOCQwen(QwenHost):
         """Answer a question about an image, as snapshots; the last one is `done` and carries all.
 
         Args:
-            image: RGB.
+            image: RGB; or a `clips.Clip`, or up to six images in a list, which share one budget: their
+                answers carry `temporal.Moments` in place of a `Realization`.
             question: the question alone; the chat template is added here.
             use_arr_coc: False is the stock model, unchanged.
             config: how to spend tokens; None takes the defaults. Ignored by the stock model.
             max_new_tokens: 1 to 1024.
             deadline_s: decoding stops after so many seconds, with what there is by then.
-            grid: rows and columns of visual tokens to resize the whole image to; None its own.
+            grid: rows and columns of visual tokens to resize the whole image to, or each moment of a clip;
+                None its own.
             text: what the model is asked where it is more than the question, such as an instruction how to
                 answer; where to look is decided by the question alone. None for the question.
 
@@ -148,6 +153,9 @@ class ARRCOCQwen(QwenHost):
             raise ValueError(
                 f"{len(images)} images for {len(questions)} questions, expected one each"
             )
+        if others := [image for image in images if not isinstance(image, Image.Image)]:
+            given = type(others[0]).__name__
+            raise ValueError(f"a {given} is given, expected one image each: `generate` takes clips")
         if empty := [number for number, text in enumerate(questions) if not text.strip()]:
             raise ValueError(f"question {empty[0]} is empty, expected at least one word")
         spending = (config or Config()) if use_arr_coc else None
@@ -164,15 +172,16 @@ class ARRCOCQwen(QwenHost):
             for answer, realization in zip(answers, decided)
         ]
 
-    def realize(self, image: Image.Image, question: str, config: Config = Config()) -> Realization:
-        """Decide where the tokens go, without answering."""
+    def realize(
+        self, image: Given, question: str, config: Config = Config()
+    ) -> Realization | Moments:
+        """Decide where the tokens go, without answering; `image` as `stream` takes it."""
 
-        def decided() -> Realization:
-            ask = self.prepare(image, question)
-            return without_state(Realizer(self, self.policy(config)).realize(ask, question, config))
+        def made() -> Realization | Moments:
+            return without_state(decided(self, self.prepare(image, question), question, config))
 
         with self.lock, torch.inference_mode():
-            return self.once_more_if_narrow(decided)
+            return self.once_more_if_narrow(made)
 
     def visualize_relevance(
         self, image: Image.Image, question: str, config: Config | None = None

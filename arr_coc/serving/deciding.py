@@ -12,7 +12,8 @@ from torch import Tensor
 
 from arr_coc.attending import Allocation, uniform
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
-from arr_coc.qwen.inputs import Geometry, Prompt
+from arr_coc.qwen.inputs import Geometry
+from arr_coc.qwen.prompts import Prompt
 from arr_coc.realizing import Glance, Realizer
 from arr_coc.serving import places
 from arr_coc.serving.asked import Asked
@@ -106,7 +107,8 @@ class _Host:
         whole = places.whole(before.shape[1], grid)
         positions, _ = places.mrope_positions(before.shape[1] + N + after.shape[1], [whole])
         device = self.seen.planes[0].device
-        prompt = Prompt(before.cpu(), after.cpu(), positions[:, None], self.decider.image_token)
+        around = before.cpu(), after.cpu()
+        prompt = Prompt(around, (grid,), positions[:, None], self.decider.image_token)
         at = glance_places(image.small, grid, torch.device("cpu"))
         return self.decider.reader.read(
             prompt.ids(len(at))[0].to(device),

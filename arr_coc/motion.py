@@ -1,0 +1,72 @@
+"""Motion: what changes from one frame of a clip to the next, and where one scene ends.
+
+Tensors only. `moving` is the channel that a clip has beside the texture's; `is_cut` says where what was
+looked at before means nothing any more.
+"""
+
+import torch
+from torch import Tensor
+
+from arr_coc.texture import SAMPLES, check_image, pool
+
+# Mean change of R, G and B inside a cell: up to the first it is noise, from the second on plainly visible.
+STILL, VISIBLE = 0.02, 0.2
+# A cut moves this much of the picture at least (the brief's change threshold, part 29), each place half
+# visibly, and exchanges this share of its colours. Of the bundled drawn scenes, development ones, a pan by
+# a third of the view exchanges up to .13 of them, and another scene .29 and more.
+MOVED, WIDE, EXCHANGED = 0.5, 0.3, 0.2
+LEVELS = 6  # of each of R, G, B, between which a colour is shared out
+SAMPLED = 64  # a side of the picture on which colours are counted
+
+
+def moving(before: Tensor, after: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Where two frames differ.
+
+    Args:
+        before, after: `(1, 3, H, W)` sRGB in [0, 1], of one size.
+        grid: `(h, w)` the token grid.
+
+    Returns:
+        `(1, 1, h, w)` float32 in [0, 1]: mean |change| of the colours inside each cell, on
+        `SAMPLES` x `SAMPLES` samples; 0 up to `STILL`, 1 from `VISIBLE` on.
+    """
+    check_image(before, grid)
+    check_image(after, grid)
+    fine = (grid[0] * SAMPLES, grid[1] * SAMPLES)
+    change = (pool(after.float(), fine) - pool(before.float(), fine)).abs().mean(1, keepdim=True)
+    return ((pool(change, grid) - STILL) / (VISIBLE - STILL)).clamp(0, 1)
+
+
+def is_cut(before: Tensor, after: Tensor, motion: Tensor) -> bool:
+    """Whether another scene begins between two frames.
+
+    A thing that moves changes few places, and a pan many, but no colours: both have to change.
+
+    Args:
+        before, after: `(1, 3, H, W)` sRGB in [0, 1].
+        motion: `(1, 1, h, w)` as `moving` gives it of them.
+    """
+    wide = (motion > MOVED).float().mean() > WIDE
+    return bool(wide) and float(exchanged(before, after)) > EXCHANGED
+
+
+def exchanged(before: Tensor, after: Tensor) -> Tensor:
+    """The share of its colours in [0, 1] that a picture `(1, 3, H, W)` does not have in another, 0-d."""
+    return (_colors(before) - _colors(after)).abs().sum() / 2
+
+
+def _colors(image: Tensor) -> Tensor:
+    """`(1, 3, H, W)` -> `(LEVELS**3,)` shares of colours, each shared out among the eight nearest.
+
+    So a flat ground that changes slightly does not leap from one colour to the next.
+    """
+    values = pool(image.float(), (SAMPLED, SAMPLED))[0].flatten(1) * (LEVELS - 1)  # (3, n)
+    below = values.floor().clamp(max=LEVELS - 2)
+    above = values - below
+    counts = values.new_zeros(LEVELS**3)
+    for corner in range(8):
+        up = torch.tensor([corner >> axis & 1 for axis in range(3)], device=values.device)[:, None]
+        index = below.long() + up  # (3, n)
+        weight = torch.where(up == 1, above, 1 - above).prod(0)
+        counts.index_add_(0, (index[0] * LEVELS + index[1]) * LEVELS + index[2], weight)
+    return counts / counts.sum()
