@@ -123,9 +123,9 @@ def test_sharing_an_encode_changes_nothing(bundled, picture, method, monkeypatch
     """Each method twice with sharing, after the others: the same tokens, and no second encode."""
     ask, encodes = bundled.prepare(picture, QUESTIONS[0]), SharedEncodes()
     expected = METHODS[method]()(bundled, ask, QUESTIONS[0], 20).tokens
-    encoded, encode_with = [], bundled.encode_with
+    encoded, encode_each = [], bundled.encode_each
     monkeypatch.setattr(
-        bundled, "encode_with", lambda e, *rest: encoded.append(e) or encode_with(e, *rest)
+        bundled, "encode_each", lambda p, how: encoded.append(p) or encode_each(p, how)
     )
     for name in ("stock", method, method):
         shared = METHODS[name]()(bundled, ask, QUESTIONS[0], 20, encodes).tokens

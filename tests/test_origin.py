@@ -140,7 +140,9 @@ def cards(tmp_path, picture):
 def test_pictures_that_cannot_be_recorded_are_counted_before_the_base_is_read(cards, monkeypatch):
     with pytest.raises(ValueError, match="1 of 2 pictures in .* cannot be read, the first is 'cut"):
         record.record("nowhere", cards, 1, [])
-    monkeypatch.setattr(record, "compare_often", lambda *_: {"result": {}, "times": {}})
+    monkeypatch.setattr(
+        record, "compare_often", lambda *_: {"result": {"where": None}, "times": {}}
+    )
     monkeypatch.setenv("ARR_COC_DTYPE", "float32")
     words = ["--base", str(BUNDLED_BASE), "--skip-bad"]
     report = record.record("bundled", cards, 1, words, shares=(), skip_bad=True)

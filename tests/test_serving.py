@@ -11,13 +11,13 @@ import sys
 import tomllib
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from PIL import Image
 
+from arr_coc import environments
 from arr_coc.attending import native_allocation
 from arr_coc.benchmark import serve as load
 from arr_coc.config import Config, Tensions
@@ -382,7 +382,7 @@ def test_a_server_that_cannot_start_is_said():
 
 
 def test_vllm_is_told_where_the_plugin_is(monkeypatch):
-    project = tomllib.loads((environment.ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((environments.ROOT / "pyproject.toml").read_text())["project"]
     module, name = project["entry-points"]["vllm.general_plugins"]["arr_coc"].split(":")
     assert project["optional-dependencies"]["vllm"] == ["vllm>=0.32,<0.33"]
     registered = {}
@@ -391,7 +391,7 @@ def test_vllm_is_told_where_the_plugin_is(monkeypatch):
     getattr(importlib.import_module(module), name)()
     ((architecture, path),) = registered.items()
     assert architecture == "Qwen3VLForConditionalGeneration"
-    file = environment.ROOT / (path.split(":")[0].replace(".", "/") + ".py")
+    file = environments.ROOT / (path.split(":")[0].replace(".", "/") + ".py")
     assert f"\nclass {path.split(':')[1]}(Qwen3VLForConditionalGeneration):" in file.read_text()
 
 
@@ -412,10 +412,11 @@ def test_weights_are_read_alike_whatever_dtype_vllm_loads_in(bundled):
 
 
 def test_the_environment_has_no_needs_of_the_tests():
-    words = [word for step in environment.steps(Path("python"), "cpu") for word in step]
+    pip = ["python", "-m", "pip"]
+    words = [word for step in environment.steps(pip, "cpu") for word in step]
     assert not any("requirements" in word for word in words)
-    assert environment.steps(Path("python"), "cpu")[-1][3] == "uninstall"  # the last word
-    assert environment.steps(Path("python"), "gpu")[0][-1] == f"{environment.ROOT}[vllm]"
+    assert environment.steps(pip, "cpu")[-1][3] == "uninstall"  # the last word
+    assert environment.steps(pip, "gpu")[0][-1] == f"{environments.ROOT}[vllm]"
 
 
 def test_pixels_alone_go_to_the_device():
