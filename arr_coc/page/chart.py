@@ -67,7 +67,7 @@ def chart(summary: dict[str, Any], made_of: str) -> str:
     )
     return (
         f'<div class="arr-chart-both"><figure class="arr-chart">{_drawn(curves, names, what)}'
-        f"<figcaption>Right answers against the {what}; a point for each budget, {budgets} % of the "
+        f"<figcaption>Right answers against the {what}; a point for each budget, {budgets}% of the "
         "tokens.</figcaption></figure>"
         '<div class="arr-scroll" tabindex="0" role="region" aria-label="Five ways compared">'
         f"{_rows(entries, ratios, names, usual, timed)}</div></div>"
@@ -150,7 +150,7 @@ def _drawn(curves: list[list[Point]], names: list[str], what: str) -> str:
         )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts += (
-        f'<text x="{middle}" y="{HEIGHT - 5}" text-anchor="middle">{what} (full look: 100 %)</text>'
+        f'<text x="{middle}" y="{HEIGHT - 5}" text-anchor="middle">{what} (full look: 100%)</text>'
     )
     for number in reversed(range(len(curves))):  # ours over the others
         points = [at(point) for point in curves[number]]
