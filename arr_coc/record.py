@@ -34,21 +34,22 @@ DIGITS = 6
 def compare_often(
     model: Any, picture: Path, question: str, repetitions: int, share: float = Config.share
 ) -> dict[str, Any]:
-    """The comparison's `result` with median times, and the `times` to the first token."""
+    """The comparison's `result` with median times, and every run's `times` to the first token.
+
+    Its ratio is that of the median times, which stand beside it.
+    """
     runs = [
         comparing.compare(model, str(picture), question, share, shrunk=True)
         for _ in range(repetitions)
     ]
-    result = runs[0]
     for run in runs:
         for look in LOOKS:
             if run[look] is None or run[look]["error"]:
                 raise RuntimeError(f"{picture.name}: the {look} look failed: {run[look]}")
-    for look in LOOKS:
-        result[look] = median_look([run[look] for run in runs])
-    result["ratio"] = round(statistics.median(run["ratio"] for run in runs), 3)
     times = {look: [run[look]["time_to_first_token_s"] for run in runs] for look in LOOKS}
-    return {"result": result, "times": times}
+    looks = {look: median_look([run[look] for run in runs]) for look in LOOKS}
+    full, focused = (looks[look]["time_to_first_token_s"] for look in ("full", "focused"))
+    return {"result": {**runs[0], **looks, "ratio": round(full / focused, 3)}, "times": times}
 
 
 def at_budgets(
