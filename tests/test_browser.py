@@ -214,7 +214,7 @@ def test_dragging_a_tension_looks_elsewhere_and_reset_comes_back(tab):
     expect(tab.locator("#arr-look .arr-viewer")).to_have_attribute("data-look", before)
     expect(gauge).to_have_value(stood)
     assert drawn(tab) == picture
-    tab.locator(".arr-card").nth(2).click()
+    tab.locator(".arr-card").nth(1).click()
     expect(tab.locator("#arr-look .arr-viewer")).not_to_have_attribute("data-look", before)
     expect(tab.locator("#arr-look .arr-over")).to_have_js_property("width", 640)
     assert drawn(tab) != picture and tab.errors == []
@@ -331,7 +331,7 @@ def test_a_phone_shows_what_happened_question_picture_and_budget_at_once(browser
 
 def test_nothing_in_a_question_or_link_is_executed(tab):
     evil = "${1111*1111} {{1111*1111}} <img src=x onerror=alert(1)> what?"
-    visit(tab, f"?arr_q={quote(evil)}&arr_budget=35&arr_example=1")
+    visit(tab, f"?arr_q={quote(evil)}&arr_budget=35&arr_example=2")
     expect(tab.locator(BOX)).to_have_value(evil)
     expect(tab.locator(".arr-card").nth(1)).to_have_attribute("aria-pressed", "true")
     expect(tab.locator(".arr-link")).to_contain_text("arr_budget=35")
