@@ -61,6 +61,19 @@ def host(request):
     return request.getfixturevalue(request.param)
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser for the tests of one file."""
+    from playwright.sync_api import sync_playwright
+
+    from tests import setup
+
+    with sync_playwright() as playwright:
+        browser = setup.launch(playwright)
+        yield browser
+        browser.close()
+
+
 @pytest.fixture(scope="session")
 def picture() -> Image.Image:
     """A street-like picture, 320 x 256: 10 x 8 = 80 visual tokens."""

@@ -4,22 +4,13 @@ import json
 
 import pytest
 from app_server import OTHER_SHARE, recorded_examples, server
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from test_browser import BOX, DESK, drawn, look_data, visit, watched
 
 from arr_coc.service.recordings import at_share, load
-from tests import setup
 
 SLIDER = "#arr-budget input[type=range]"
 PHONE = {"width": 375, "height": 812}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = setup.launch(playwright)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

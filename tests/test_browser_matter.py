@@ -1,18 +1,8 @@
 """What mattered, on demand, in a real browser."""
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from test_browser import DESK, ask, drawn, finished, look_data, visit, watched
-
-from tests import setup
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = setup.launch(playwright)
-        yield browser
-        browser.close()
 
 
 @pytest.mark.slow

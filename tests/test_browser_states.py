@@ -4,23 +4,14 @@ import re
 
 import pytest
 from app_server import held_server, recorded_examples, start
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from test_browser import BOX, DESK, PHONE, PULSE, ask, finished, visit, watched
 
 from arr_coc.page import drawn
-from tests import setup
 
 pytestmark = pytest.mark.slow
 
 STALE = re.compile(".+")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = setup.launch(playwright)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

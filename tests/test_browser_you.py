@@ -6,21 +6,11 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from app_server import server
 from PIL import Image
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from test_browser import BOX, CARD, DESK, NARROW_CARD, PHONE, Axe, visit, watched
-
-from tests import setup
 
 SECTION, STAGE, LEFT = "#arr-you-first", ".arr-you-stage", ".arr-you-left"
 EVIL = "what is ${document.title='pwned'} <img src=x onerror=alert(1)>?"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = setup.launch(playwright)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import sentence_of, spoken
 from arr_coc.page.stamps import Turn, stamp_of
 from arr_coc.page.visit import Visit
+from arr_coc.service.comparing import last_or_refusal
 from arr_coc.service.intake import IntakeError
 
 MOST = 256  # kept places: each is left out once, in a row of its own
@@ -53,9 +54,7 @@ class MatterHandlers:
     def _weighed(self, shown: Shown | None, visit: Visit) -> Shown:
         decided = check(shown, visit)
         request = replace(visit.request(), matters=True)
-        *_, (kind, value) = self.model.run(request)
-        if kind == "error":
-            raise IntakeError(value)
+        value = last_or_refusal(self.model.run(request))
         if value["places"] != decided:
             raise IntakeError(CHANGED)
         return {**shown, "mattered": value}

@@ -79,10 +79,8 @@ class ModelHandlers:
             own = {"questions": (question,)} if alone else {}
             request = comparing.check(source, question, **comparing.named(settings), **own)
             token_grid.check(request.native_tokens, token_grid.sizes(self.loader.get()))
-            *_, (kind, value) = finish_interrupted(self.run(request), self.loader.get(), request)
-            if kind == "error":
-                raise intake.IntakeError(value)
-            return value
+            records = finish_interrupted(self.run(request), self.loader.get(), request)
+            return comparing.last_or_refusal(records)
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None
 

@@ -75,10 +75,7 @@ class YouHandlers:
         return request_of(self.model.loader.get(), source, question, cells)
 
     def _contest(self, request: Request) -> Contest:
-        *_, (kind, value) = self.model.run(request)
-        if kind == "error":
-            raise intake.IntakeError(value)
-        return value
+        return comparing.last_or_refusal(self.model.run(request))
 
     # --- the page ---
 

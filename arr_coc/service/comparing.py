@@ -213,6 +213,14 @@ def last(records: Iterator[tuple[str, Any]]) -> ComparisonResult:
     return result
 
 
+def last_or_refusal(records: Iterator[tuple[str, Any]]) -> Any:
+    """As `last`; IntakeError with its sentence where the final record is an "error"."""
+    *_, (kind, value) = records
+    if kind == "error":
+        raise intake.IntakeError(value)
+    return value
+
+
 def compare_stream(
     model: Any, request: Request, deadline_s: float = DEADLINE_S
 ) -> Iterator[tuple[str, Any]]:
