@@ -35,6 +35,7 @@ from arr_coc.page import (
     measured,
     parts,
     saw,
+    sense,
     share,
     stamps,
 )  # fmt: skip
@@ -44,8 +45,8 @@ from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.preview import Preview
-from arr_coc.service import comparing, recordings
-from arr_coc.service.loader import Loader, base_to_come, identity_to_come
+from arr_coc.service import comparing, labels, recordings, several
+from arr_coc.service.loader import Loader, base_to_come, identity_to_come, is_served
 from arr_coc.service.sessions import keep_forgetting
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
@@ -76,9 +77,10 @@ def gpu_seconds(*_: Any, **__: Any) -> int:
 
 
 @spaces.GPU(duration=gpu_seconds)
-def run_on_gpu(request: comparing.Request) -> Iterator[tuple[str, Any]]:
+def run_on_gpu(request: comparing.Request | several.Request) -> Iterator[tuple[str, Any]]:
     """The one function that touches the model; yields the plain records of `comparing`."""
-    yield from comparing.compare_stream(LOADER.get(), request, LOOK_SECONDS)
+    stream = several if isinstance(request, several.Request) else comparing
+    yield from stream.compare_stream(LOADER.get(), request, LOOK_SECONDS)
 
 
 IDENTITY = identity_to_come()
@@ -99,18 +101,20 @@ def layout() -> tuple[Parts, below.Below]:
                 card = LOCAL.examples[0].path if LOCAL.examples else None
                 named |= parts.picture_side(first.look, card)
                 under |= below.matter()
+                under["sense"] = sense.ask()
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
                 named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
                 named |= parts.answer_side(first)
         named["saw"] = show(first.saw, js_on_load=saw.SCRIPT, elem_id="arr-saw")
         show(idea.section(), elem_id="arr-idea")
         named |= parts.reasons(first)
-        under |= below.you_first()
+        under |= below.you_first(visible=not is_served())  # a server does not say where it looked
+        under |= below.several(visible=not is_served())
         named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
         if LOCAL.bundled:
             show(measured.at_2b(RESULTS))
         named["more"] = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
-        named |= parts.other_questions()
+        named |= parts.other_questions(visible=not is_served())
         show(measured.section(RESULTS, IDENTITY), elem_id="arr-results")
         published = bool(measured.load(RESULTS, IDENTITY))
         with gr.Accordion("Figures", open=False, visible=published, elem_id="arr-figures") as named[
@@ -129,6 +133,8 @@ def layout() -> tuple[Parts, below.Below]:
         named["imposed"] = gr.Textbox(visible="hidden", elem_id="arr-imposed")
         named["run"] = gr.Textbox(visible="hidden", elem_id="arr-run")
         named["waking"] = gr.Timer(WAKING_S, active=False)
+    for name in below.NOT_SERVED if is_served() else ():
+        (under | named)[name].visible = False
     return Parts(**named), below.Below(**under)
 
 
@@ -141,7 +147,9 @@ def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     )  # before what brings the other picture or question
     wire_pictures(page)
     wire_settings(page)
+    sense.wire(under.sense, page, QUICK)
     below.wire_you(under, page, API.you, QUICK, {**GPU, **PRIVATE})
+    below.wire_several(under, page, API.several, QUICK, {**GPU, **PRIVATE})
     opening = [*page.of(changes.Fresh), page.percent]
     under.address.select(LOCAL.on_address, None, opening, **QUICK)
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
@@ -286,13 +294,16 @@ def wire_settings(page: Parts) -> None:
 
 def endpoints(demo: gr.Blocks) -> None:
     """The API: these and no others."""
-    for long in (API.compare, API.relevance, API.compare_with, API.relevance_with):
+    together = (API.compare_clip, API.compare_pictures)
+    for long in (API.compare, API.relevance, API.compare_with, API.relevance_with, *together):
         gr.api(long, api_name=long.__name__, **GPU)
     gr.api(API.you_first, api_name="you_first", **GPU)
     # Of all endpoints this one alone can tell before the queue that it will refuse, and `gr.api` takes no
     # validator: it goes to the function that was just made.
     demo.fns[max(demo.fns)].validator = API.check_you_first
     gr.api(API.examples, api_name="examples", queue=False)
+    if labels.is_on():
+        gr.api(sense.makes_sense, api_name="makes_sense", queue=False)
 
 
 def build() -> gr.Blocks:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from arr_coc import knowing
 from arr_coc.adapting import QualityAdapter, glanced, strength
 from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
-from arr_coc.config import Config
+from arr_coc.config import Config, Pace
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
 from arr_coc.lora import EncoderLoRA
 
@@ -68,11 +68,16 @@ class Components(nn.Module):
     """Some of `PARTS`, by name; a part that is absent is None.
 
     `context` is what the kept cells were encoded with in training (`config.CONTEXTS`); `unsure` the bound
-    of share "auto", in nats, that was measured for them, None for `config.UNSURE`.
+    of share "auto", in nats, that was measured for them, None for `config.UNSURE`; `pace` what was trained
+    for clips, None for `config.Pace()`.
     """
 
     def __init__(
-        self, parts: dict[str, nn.Module], context: str = "cells", unsure: float | None = None
+        self,
+        parts: dict[str, nn.Module],
+        context: str = "cells",
+        unsure: float | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """Raises ValueError for a name that is not in `PARTS`, or no parts at all."""
         super().__init__()
@@ -80,7 +85,7 @@ class Components(nn.Module):
             raise ValueError(f"parts are {sorted(parts)}, expected some of {', '.join(PARTS)}")
         for name in PARTS:
             self.add_module(name, parts.get(name))
-        self.context, self.unsure = context, unsure
+        self.context, self.unsure, self.pace = context, unsure, pace
         self.origin: Origin | None = None
 
     @property
@@ -95,7 +100,8 @@ class Components(nn.Module):
     def without(self, name: str) -> "Components | None":
         """The same parts but for `name`; None where there are no others."""
         others = {other: getattr(self, other) for other in self.names if other != name}
-        return Components(others, self.context, self.unsure).eval() if others else None
+        numbers = self.context, self.unsure, self.pace
+        return Components(others, *numbers).eval() if others else None
 
     def participatory(
         self,
@@ -216,9 +222,12 @@ def context_for(config: Config, components: Components | None) -> str:
 
 
 def build(
-    sizes: dict[str, dict[str, Any]], context: str = "cells", unsure: float | None = None
+    sizes: dict[str, dict[str, Any]],
+    context: str = "cells",
+    unsure: float | None = None,
+    pace: Pace | None = None,
 ) -> Components:
-    """Untrained components of these sizes; `context` and `unsure` as `Components` has them.
+    """Untrained components of these sizes; the rest as `Components` has it.
 
     Raises:
         ValueError: for unknown parts or sizes that do not belong to a part.
@@ -227,7 +236,7 @@ def build(
         raise ValueError(f"parts are {sizes!r}, expected some of {', '.join(PARTS)}")
     try:
         parts = {name: PARTS[name](**size) for name, size in sizes.items()}
-        return Components(parts, context, unsure)
+        return Components(parts, context, unsure, pace)
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"parts have sizes that fit none: {error}") from error
 

@@ -6,7 +6,7 @@ can offer the choices before the model is loaded.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 # What becomes of the glance (the low-resolution pass), where tokens are dropped, and who picks the places.
 GLANCES = ("auto", "periphery", "separate", "off")
@@ -47,6 +47,22 @@ MAX_CLIP_PIXELS, MAX_PICTURES = 4 * MAX_PIXELS, 6
 # Tokens of an answer, and seconds of decoding after which it ends with what there is by then.
 NEW_TOKENS, MAX_NEW_TOKENS = 32, 1024
 DEADLINE_S = 60.0
+
+
+class Pace(NamedTuple):
+    """How relevance goes from one moment of a clip to the next; trained weights may bring their own.
+
+    Attributes:
+        decay: the share of a moment's relevance that is the one before's, in [0, 1).
+        boost: by how much a place that moves is lifted, 1 or more; 1 lifts none.
+        lean: nats by which the attention of a glance at a clip favours its last moment over its first, and
+            which are taken back; 0 for none.
+    """
+
+    decay: float = DECAY
+    boost: float = BOOST
+    lean: float = 0.0
+
 
 Number = TypeVar("Number")  # a float, or a tensor while tensions are trained
 
@@ -189,8 +205,7 @@ class Config:
             more.
         when: one of `WHENS`: "always", or "auto" to answer in full where, by the times measured in this
             process, looking closely would not be sooner.
-        decay: of a clip's moment, the share of its relevance that is the one before's, in [0, 1).
-        boost: by how much a place that moves is lifted, 1 or more; 1 lifts none.
+        decay, boost: as of a `Pace`, for clips; None for those of the weights, else `DECAY` and `BOOST`.
         tensions: imposed tensions; None lets the policy choose.
         revision: revision of the trained weights, of those loaded; None for the default, "none" for
             none of them (training-free).
@@ -206,8 +221,8 @@ class Config:
     tier: str | None = None
     allocator: str = "topk"
     when: str = "always"
-    decay: float = DECAY
-    boost: float = BOOST
+    decay: float | None = None
+    boost: float | None = None
     tensions: Tensions | None = None
     revision: str | None = None
 
@@ -223,9 +238,9 @@ class Config:
             raise ValueError(f"surroundings is {self.surroundings}, allowed is 0 or more")
         if not self.halo >= 0:
             raise ValueError(f"halo is {self.halo}, allowed is 0 or more")
-        if not 0 <= self.decay < 1:
+        if self.decay is not None and not 0 <= self.decay < 1:
             raise ValueError(f"decay is {self.decay}, allowed is 0 up to, but not, 1")
-        if not 1 <= self.boost < float("inf"):
+        if self.boost is not None and not 1 <= self.boost < float("inf"):
             raise ValueError(f"boost is {self.boost}, allowed is 1 or more")
         if isinstance(self.share, str):
             self._check_auto()

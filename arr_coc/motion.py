@@ -1,8 +1,11 @@
 """Motion: what changes from one frame of a clip to the next, and where one scene ends.
 
 Tensors only. `moving` is the channel that a clip has beside the texture's; `is_cut` says where what was
-looked at before means nothing any more.
+looked at before means nothing any more; `upright` takes back what a causal model's attention leans to the
+clip's end.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -17,6 +20,25 @@ STILL, VISIBLE = 0.02, 0.2
 MOVED, WIDE, EXCHANGED = 0.5, 0.3, 0.2
 LEVELS = 6  # of each of R, G, B, between which a colour is shared out
 SAMPLED = 64  # a side of the picture on which colours are counted
+
+
+def upright(coupled: Sequence[Tensor], lean: float | Tensor) -> list[Tensor]:
+    """Maps of what the question couples to, without what they lean to the clip's end.
+
+    A causal model reads the last moment after all others, and looks there more, whatever was asked.
+
+    Args:
+        coupled: `(1, h, w)` of each moment, in [0, 1].
+        lean: nats by which the last is favoured over the first.
+
+    Returns:
+        As `coupled`, 1 at the best place of all again.
+    """
+    last = max(1, len(coupled) - 1)
+    lean = torch.as_tensor(lean, dtype=coupled[0].dtype, device=coupled[0].device)
+    level = [own * torch.exp(-lean * number / last) for number, own in enumerate(coupled)]
+    largest = torch.stack([own.amax() for own in level]).amax().clamp(min=1e-12)
+    return [own / largest for own in level]
 
 
 def moving(before: Tensor, after: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -17,7 +17,7 @@ from arr_coc.allocators import Spread, allocator_for
 from arr_coc.attending import Allocation
 from arr_coc.balancing import FIXED, Scalars
 from arr_coc.components import context_for
-from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Tensions, glance_tokens_each
+from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Pace, Tensions, glance_tokens_each
 from arr_coc.realizing import (
     Glance,
     Realization,
@@ -125,6 +125,7 @@ class TemporalRealizer(Realizer):
         seconds: dict[str, float],
         synchronize: Callable[[], None],
     ) -> Moments:
+        config, lean = self._paced(config)
         glances, context = None, context_for(config, self.components)
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
@@ -135,6 +136,8 @@ class TemporalRealizer(Realizer):
             times = self.host.seconds(views)
             textures, moved, cuts = seen(frames, grids, times is not None)
             coupled, source = self._coupled(question, glances, textures, grids)
+            if coupled and times is not None and lean:
+                coupled = motion.upright(coupled, lean)
             maps = [
                 (
                     knowing.propositional(own, grid).mean(0, keepdim=True),
@@ -171,6 +174,13 @@ class TemporalRealizer(Realizer):
             for number in range(len(grids))
         )
         return Moments(question, config, budget, made, times, tuple(cuts), tuple(own), seconds)
+
+    def _paced(self, config: Config) -> tuple[Config, float]:
+        """The config with numbers for decay and boost, and the lean that is taken back."""
+        pace = (self.components.pace if self.components else None) or Pace()
+        decay = pace.decay if config.decay is None else config.decay
+        boost = pace.boost if config.boost is None else config.boost
+        return replace(config, decay=decay, boost=boost), pace.lean
 
     def _coupled(
         self,
@@ -284,7 +294,7 @@ def blend(own: Sequence[Tensor], cuts: Sequence[bool], decay: float) -> list[Ten
 def lift(relevance: Sequence[Tensor], moved: Sequence[Tensor], boost: float) -> list[Tensor]:
     """Moving places times up to `boost`; all of it over the largest, where that is then above 1."""
     lifted = [own * (1 + (boost - 1) * moves) for own, moves in zip(relevance, moved, strict=True)]
-    largest = max(float(own.max()) for own in lifted)
+    largest = max(float(own.detach().max()) for own in lifted)
     return [own / largest for own in lifted] if largest > 1 else lifted
 
 

@@ -58,6 +58,49 @@ DUOTONE = {
     "boat": "sailboat", "flower": "flower-tulip", "clock": "alarm", "book": "book-open",
     "plane": "airplane", "shirt": "t-shirt",
 }  # fmt: skip
+CARTOON = {
+    "car": "automobile", "fish": "tropical-fish", "bird": "bird-2", "apple": "red-apple",
+    "boat": "sailboat", "book": "open-book", "cactus": "cactus-1",
+    "leaf": "fallen-leaf", "heart": "heart-suit", "plane": "airplane", "hat": "womans-hat",
+    "shirt": "t-shirt",
+}  # fmt: skip
+BITMAP = {
+    "car": "automobile-filled", "cat": "cat-face", "dog": "dog-face", "tree": "deciduous-tree",
+    "house": "house-building", "bell": "bell-filled", "bird": "bird-filled", "apple": "apple-filled",
+    "flower": "rose", "clock": "alarm-clock-filled", "book": "open-book", "balloon": "balloon-filled",
+    "heart": "heart-black-suit", "star": "white-medium-star-filled", "rabbit": "rabbit-face",
+    "plane": "airplane", "hat": "top-hat", "scissors": "black-scissors-filled", "shirt": "t-shirt",
+}  # fmt: skip
+TWOTONE = {
+    "fish": "fish-one", "tree": "tree-one", "house": "home", "key": "key-one", "bell": "remind",
+    "apple": "apple-one", "clock": "alarm-clock", "book": "book-open", "heart": "like",
+    "crown": "crown-three", "balloon": "party-balloon", "plane": "airplane", "shirt": "t-shirt",
+}  # fmt: skip
+SOFT = {
+    "tree": "tree-2", "house": "home-3", "key": "key-2", "bell": "notification", "boat": "sailboat",
+    "apple": "apple-fruit", "clock": "alarm-1", "book": "book-4", "balloon": "balloon-2",
+    "camera": "camera-2", "plane": "airplane", "shirt": "t-shirt",
+}  # fmt: skip
+BOLD = {
+    "house": "house-chimney", "boat": "sailboat", "bird": "crow", "apple": "apple-whole",
+    "book": "book-open", "hat": "hat-cowboy",
+}  # fmt: skip
+THIN = {
+    "car": "car-03", "tree": "tree-02", "house": "home-03", "key": "key-01",
+    "boat": "sailboat-offshore", "apple": "apple-01", "flower": "tulip", "clock": "alarm-clock",
+    "book": "book-open-01", "rocket": "rocket-01", "camera": "camera-01", "leaf": "leaf-01",
+    "mushroom": "mushroom-01", "heart": "favourite", "plane": "airplane-01", "shirt": "t-shirt",
+}  # fmt: skip
+BOXY = {
+    "car": "toy-car", "fish": "fish-alt", "cat": "cat-body", "dog": "dog-body", "tree": "tree-alt",
+    "house": "home-alt", "boat": "sail", "bird": "bird-alt", "apple": "apple-full",
+    "flower": "flower-alt-2", "clock": "alarm", "book": "book-open", "plane": "plane-alt",
+    "scissors": "cut", "shirt": "t-shirt",
+}  # fmt: skip
+ROUND = {
+    "tree": "tree-deciduous", "boat": "sailboat", "flower": "flower-2", "clock": "alarm-clock",
+    "book": "book-open",
+}  # fmt: skip
 
 # The share of an icon that takes its named colour, and of those that would otherwise be in two colours
 # about equally, so that nobody could say which one they are.
@@ -86,6 +129,19 @@ class Family:
 _LINE_LACKS = ("bird", "guitar", "elephant", "rabbit", "duck", "turtle", "snail", "hat")
 _DUOTONE_LACKS = ("apple", "mushroom", "elephant", "duck", "turtle", "snail", "hat", "teapot")
 _FXEMOJI_LACKS = ("boat", "butterfly", "rabbit", "duck", "teapot")
+# Not drawn there, or not so that one would call it by that name.
+_CARTOON_LACKS = ("tree", "house", "key", "clock", "rocket", "guitar", "camera", "teapot")
+_CARTOON_LACKS += ("butterfly", "star", "duck", "scissors", "flower")
+_BITMAP_LACKS = ("key", "boat", "cactus", "teapot", "butterfly", "leaf", "duck", "turtle")
+_TWOTONE_LACKS = ("cat", "dog", "boat", "flower", "guitar", "mushroom", "leaf", "elephant")
+_TWOTONE_LACKS += ("turtle", "snail", "scissors", "anchor")
+_SOFT_LACKS = ("crown", "teapot", "elephant", "duck", "turtle", "snail")
+_BOLD_LACKS = ("flower", "balloon", "mushroom", "cactus", "teapot", "butterfly", "elephant")
+_BOLD_LACKS += ("rabbit", "duck", "turtle", "snail")
+_THIN_LACKS = ("cat", "dog", "teapot", "butterfly", "elephant", "duck", "snail", "scissors")
+_BOXY_LACKS = ("guitar", "mushroom", "cactus", "teapot", "elephant", "rabbit", "turtle", "snail")
+_BOXY_LACKS += ("hat",)
+_ROUND_LACKS = ("mushroom", "cactus", "teapot", "butterfly", "elephant", "duck", "hat")
 FAMILIES = {
     "flat": Family("fluent-emoji-flat", "MIT", True, EMOJI),
     "shaded": Family("fluent-emoji", "MIT", True, EMOJI),
@@ -96,6 +152,18 @@ FAMILIES = {
     "engraved": Family("game-icons", "CC-BY-3.0", False, ENGRAVED, ("balloon", "butterfly")),
     "line": Family("tabler", "MIT", False, LINE, _LINE_LACKS, thinner=13),
     "duotone": Family("ph", "MIT", False, DUOTONE, _DUOTONE_LACKS, "-duotone", 0.2, 11),
+    "contrast": Family("fluent-emoji-high-contrast", "MIT", False, EMOJI),
+    "monotone": Family("emojione-monotone", "CC-BY-4.0", False, EMOJI, ("teapot",)),
+    "cartoon": Family("streamline-emojis", "CC-BY-4.0", True, CARTOON, _CARTOON_LACKS),
+    "bitmap": Family("dinkie-icons", "MIT", False, BITMAP, _BITMAP_LACKS),
+    "twotone": Family(
+        "icon-park-twotone", "Apache-2.0", False, TWOTONE, _TWOTONE_LACKS, "", 0.34, 13
+    ),
+    "soft": Family("mingcute", "Apache-2.0", False, SOFT, _SOFT_LACKS, "-fill"),
+    "bold": Family("fa6-solid", "CC-BY-4.0", False, BOLD, _BOLD_LACKS),
+    "thin": Family("hugeicons", "MIT", False, THIN, _THIN_LACKS, thinner=9),
+    "boxy": Family("boxicons", "MIT", False, BOXY, _BOXY_LACKS, thinner=13),
+    "round": Family("lucide", "ISC", False, ROUND, _ROUND_LACKS, thinner=13),
     "twemoji": Family("twemoji", "CC-BY-4.0", True, EMOJI),
     "fxemoji": Family("fxemoji", "Apache-2.0", True, FXEMOJI, _FXEMOJI_LACKS),
 }
@@ -132,7 +200,8 @@ def lines_of(ink: Image.Image, family: Family) -> Image.Image:
     """The ink without the tint within its lines, which become thinner: the body shall be larger."""
     tint = 255 * family.tint
     lines = ink.point(lambda v: max(0, round((v - tint) * 255 / (255 - tint))))
-    return lines.filter(ImageFilter.MinFilter(family.thinner))
+    # A filter of one pixel would end the process.
+    return lines.filter(ImageFilter.MinFilter(family.thinner)) if family.thinner > 1 else lines
 
 
 def body_of(icon: Image.Image, enough: float) -> Image.Image:

@@ -12,7 +12,8 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-torch.set_num_threads(2)
+# Beside other workers of pytest-xdist one thread each: more would only wait for each other.
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 
 @torch.inference_mode(False)  # a test may ask for it first within inference mode, another train it

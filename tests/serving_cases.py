@@ -166,6 +166,38 @@ def out_of_reach(pair: tuple[Any, str]) -> bool | str:
     return bool(told(llm, [request([pair[0]], pair[1], {"budget": 16})])[0])
 
 
+# --- what comes back ---
+
+
+def come_back() -> dict[str, Any]:
+    """Decided places, asked for by name across processes, beside what transformers decides."""
+    from arr_coc.config import Config
+    from arr_coc.qwen import ARRCOCQwen
+    from arr_coc.serving.noted import decided
+
+    pairs, host = asked(), ARRCOCQwen.from_pretrained()
+    llm = engine(max_model_len=512, worker_extension_cls="arr_coc.serving.noted.Notes")
+    expected, requests = {}, []
+    for number, (image, text) in enumerate(pairs):
+        for share in (0.2, 0.5):
+            name = f"{number} at {share}"
+            config = Config(share=share, glance="separate")
+            index = host.realize(image, text, config).allocation.native_index()
+            expected[name] = [sorted(index.tolist())]
+            requests.append(request([image], text, {"share": share, "name": name}))
+    told(llm, requests)
+    found = decided(llm, list(expected))
+    both = [pairs[0][0], pairs[2][0]]
+    told(llm, [request(both, pairs[2][1], {"budget": [9, 7], "name": "two"})])
+    (two,) = decided(llm, ["two"]).values()
+    found = {name: [sorted(one) for one in places] for name, places in found.items()}
+    return {
+        "decisions": len(expected),
+        "equal to transformers'": sum(found[name] == expected[name] for name in expected),
+        "of two pictures": [len(places) for places in two],
+    }
+
+
 # --- over HTTP ---
 
 
@@ -174,6 +206,8 @@ def over_http() -> dict[str, Any]:
     from arr_coc.config import Config
     from arr_coc.qwen import ARRCOCQwen
     from arr_coc.qwen.loading import BUNDLED_BASE
+    from arr_coc.serving.client import Client
+    from arr_coc.serving.counting import Cutting
     from arr_coc.serving.running import ask, body, running
 
     pairs, host = asked(), ARRCOCQwen.from_pretrained()
@@ -184,9 +218,9 @@ def over_http() -> dict[str, Any]:
         for (image, text), wish in wishes
     ]
     bad = [(pairs[0], wish) for wish, _ in BAD]
-    model = str(BUNDLED_BASE)
+    model, cutting = str(BUNDLED_BASE), Cutting.of(BUNDLED_BASE)
     words = ["--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "4"]
-    words += ["--enforce-eager", "--trust-request-mm-kwargs"]
+    words += ["--enforce-eager", "--trust-request-mm-kwargs", "--enable-prompt-tokens-details"]
 
     def answered(one: tuple[tuple[Any, str], dict | None]) -> tuple[int, dict]:
         (image, text), wish = one
@@ -195,15 +229,47 @@ def over_http() -> dict[str, Any]:
     os.environ.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)
     with running(model, words) as address, ThreadPoolExecutor(4) as pool:
         found = list(pool.map(answered, wishes + bad))
+        by_client = asked_by_client(Client(address, cutting=cutting), wishes)
+        counts = [counts_alike(*pair, cutting, answered) for pair in odd_sizes(pairs[0])]
     good, refusals = found[: len(wishes)], found[len(wishes) :]
     texts = [answer["choices"][0]["message"]["content"].strip() for _, answer in good]
     usage = [answer["usage"]["prompt_tokens"] for _, answer in good]
     return {
         "questions": len(good),
         "answers equal to transformers'": sum(a == b for a, b in zip(texts, expected)),
+        "answers of the client equal to transformers'": sum(
+            reply.text.strip() == text for reply, text in zip(by_client, expected)
+        ),
+        "first words came before the end": all(r.first_s < r.seconds for r in by_client),
+        "native and kept tokens counted as the server does": counts,
         "prompt tokens, in full and at 20 %": usage[:2],
         "bad requests": {
             json.dumps(wish): [status, said in json.dumps(answer, ensure_ascii=False)]
             for (wish, said), (status, answer) in zip(BAD, refusals)
         },
     }
+
+
+def asked_by_client(client: Any, wishes: Sequence[tuple[tuple[Any, str], dict | None]]) -> list:
+    """The last reply of the thin client to each."""
+    return [
+        list(client.ask(image, text, wish, max_new_tokens=32))[-1] for (image, text), wish in wishes
+    ]
+
+
+def odd_sizes(pair: tuple[Any, str]) -> list[tuple[Any, str]]:
+    """The picture in sizes that are rounded, enlarged and shrunk before they are cut."""
+    image, text = pair
+    return [(image.resize(size), text) for size in ((301, 207), (40, 44), (900, 800), (47, 640))]
+
+
+def counts_alike(image: Any, text: str, cutting: Any, answered: Any) -> list[int] | str:
+    """Native and kept tokens, if the server's own count of both is that of `counting.counted`."""
+    from arr_coc.serving.counting import counted
+
+    wish, server = {"share": 0.2}, []
+    for one in (None, wish):
+        _, answer = answered(((image, text), one))
+        server.append(answer["usage"]["prompt_tokens_details"]["multimodal_tokens"]["image"])
+    own = counted(image, wish, cutting)
+    return server if server == [own.native, own.kept] else f"{server} there, {own} here"

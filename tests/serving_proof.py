@@ -5,7 +5,7 @@
 Runs in vLLM's own environment (`python -m arr_coc.serving.environment`). Each part is a process of its own
 and keeps its answers in the work folder; a run that was stopped goes on where it was. Parts: what
 transformers answers, what vLLM answers with the plugin and without, the cases of `tests.serving_cases`,
-and requests over HTTP.
+decided places that come back, requests over HTTP, and a worker that is killed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ NEW_TOKENS = 32
 TOP = 5  # of the first token's most likely ones, whose log-probabilities are compared
 SHARES = {"20 %": 0.2, "100 %": 1.0}
 WHAT = "The focused look inside vLLM beside transformers, bundled base, float32, CPU"
-PARTS = ("transformers", "plugin", "without", "cases", "http")
+PARTS = ("transformers", "plugin", "without", "cases", "places", "http", "killed")
 SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -136,10 +136,16 @@ def run_part(part: str, n: int, seed: int, work: Path) -> None:
     os.environ.update(SETTINGS)
     if part in ("plugin", "without", "cases"):
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    if part in ("cases", "http"):
-        from tests import serving_cases
+    if part in PARTS[3:]:
+        from tests import serving_cases, serving_killed
 
-        found = {"cases": serving_cases.cases, "http": serving_cases.over_http}[part]()
+        kinds = {
+            "cases": serving_cases.cases,
+            "places": serving_cases.come_back,
+            "http": serving_cases.over_http,
+            "killed": serving_killed.killed,
+        }
+        found = kinds[part]()
         (work / f"{part}.json").write_text(json.dumps(found, indent=1) + "\n")
         return
     if part == "without":

@@ -67,7 +67,10 @@ def test_the_page_answers_soon():
 
 @pytest.mark.parametrize("room", ["page", "service"])
 def test_the_page_answers_before_torch_is_loaded(room):
-    files = sorted((ROOT / "arr_coc" / room).glob("*.py"))
+    # What stands in the model's place is loaded where the model would be, after the page.
+    files = sorted(
+        set((ROOT / "arr_coc" / room).glob("*.py")) - {ROOT / "arr_coc/service/served.py"}
+    )
     names = ", ".join(f"arr_coc.{room}.{path.stem}" for path in files)
     code = (
         f"import sys, {names}; print({{'torch', 'matplotlib', 'transformers'}} & set(sys.modules))"
@@ -79,7 +82,8 @@ def test_the_page_answers_before_torch_is_loaded(room):
 def test_typed_public_endpoints(client):
     described = client.view_api(return_format="dict", print_info=False)
     assert list(described["named_endpoints"]) == [
-        "/compare", "/relevance", "/compare_with", "/relevance_with", "/you_first", "/examples"
+        "/compare", "/relevance", "/compare_with", "/relevance_with", "/compare_clip",
+        "/compare_pictures", "/you_first", "/examples",
     ]  # fmt: skip
     endpoint = described["named_endpoints"]["/compare"]
     names = [parameter["parameter_name"] for parameter in endpoint["parameters"]]
@@ -96,9 +100,11 @@ def test_typed_public_endpoints(client):
 def test_they_are_mcp_tools():
     tools = httpx.get(server().url + "gradio_api/mcp/schema").json()
     assert sorted(tool["name"].rpartition("_")[2] for tool in tools) == [
+        "clip",
         "compare",
         "examples",
         "first",
+        "pictures",
         "relevance",
         "with",
         "with",
@@ -504,6 +510,19 @@ def test_a_card_shows_what_was_recorded(handlers):
     for bad in (10**6, -1, "1", True, None, [0]):
         assert handlers.on_pick(event(card=bad)) == Fresh() == (UNCHANGED,) * len(fresh)
         assert handlers.example_of(bad) is None
+
+
+def test_a_question_typed_before_the_page_was_open_stays(handlers):
+    def opened(**parameters):
+        *fresh, percent = handlers.on_open(SimpleNamespace(query_params=parameters))
+        return Fresh(*fresh), percent
+
+    fresh, percent = opened()
+    assert fresh.chosen == 0 and fresh.shown["recorded"]  # what the server must know
+    assert fresh.question == percent == UNCHANGED
+    assert opened(utm_source="a blog")[0].question == UNCHANGED
+    fresh, percent = opened(arr_example="1")
+    assert fresh.question == handlers.examples[1].question and percent == 20
 
 
 def test_events_of_any_shape_are_survived(handlers):

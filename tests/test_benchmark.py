@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from arr_coc.benchmark import __main__ as command
 from arr_coc.benchmark import report as reporting
 from arr_coc.benchmark import timing
 from arr_coc.benchmark.cases import CASES, LARGE, SHIPPED, Case, cases
@@ -117,7 +118,35 @@ def test_a_slow_machine_shows_beside_the_fastest_report(tmp_path):
     assert fastest == {"9": 2.0} and reporting.against_fastest(own, fastest) == {"9": 1.5}
 
 
+def test_a_clip_is_timed_as_pictures_are(tmp_path, monkeypatch):
+    out, asked = tmp_path / "b.json", []
+    run_case = timing.run_case
+    monkeypatch.setattr(timing, "run_case", lambda *a: asked.append(a[1]) or run_case(*a))
+    words = ["--shapes", "tiny", "--dtype", "float32", "--moments", "4", "--image-tokens", "64"]
+    command.main([*words, "--shares", "0.2", "--repetitions", "2", "--out", str(out)])
+    report = json.loads(out.read_text())
+    held = {(e["case"], e["visual_tokens"]["median"]) for e in report["summary"]}
+    # One moment whole would be 64 of 51; so one of 7 x 7 is taken.
+    assert held == {("stock", 256), ("fewer-frames", 49), (SHIPPED, 51), ("glance as context", 51)}
+    assert {row["moments"] for row in report["rows"]} == {4} and len(report["rows"]) == 8
+    order = [case.name for case in asked[2:]]
+    assert sorted(order[:4]) == sorted(order[4:]) and order[:4] != order[4:], "in turns"
+    for row in report["rows"]:
+        named = sum(row[f"{stage}_s"] for stage in timing.STAGES)
+        assert 0.5 * row["time_to_first_token_s"] < named <= row["time_to_first_token_s"]
+        assert (row["glance_s"] > 0) == (row["case"] in (SHIPPED, "glance as context"))
+
+
+def test_a_clip_s_text_counts_in_the_cache_and_one_too_large_is_refused(tiny):
+    row = timing.run_case(tiny, Case("stock", 120, 120, 6))
+    asked = tiny.prepare(Case("stock", 120, 120, 6).given(32), timing.QUESTION)
+    length = asked.prompt.ids(asked.prompt.sizes).shape[1]
+    assert row["kv_cache_bytes"] == timing.kv_bytes_per_token(tiny.model) * length
+    with pytest.raises(ValueError, match="budget 512 exceeds the image's 242 tokens"):
+        timing.run_case(tiny, Case("stock", 512, 512, 1))
+
+
 def test_bad_shares_are_refused():
-    command = [sys.executable, "-m", "arr_coc.benchmark", "--shares", "1.5"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    called = [sys.executable, "-m", "arr_coc.benchmark", "--shares", "1.5"]
+    done = subprocess.run(called, capture_output=True, text=True)
     assert done.returncode == 2 and "--shares 1.5, allowed is above 0 and below 1" in done.stderr

@@ -72,22 +72,27 @@ def _note(tab, url):
 
 
 @cache
-def opening(url):
-    """The number of the event that opens the page on a card."""
+def event_of(url, handler):
+    """The number of the first event that a handler answers."""
     dependencies = httpx.get(f"{url}config").json()["dependencies"]
-    return next(d["id"] for d in dependencies if d["api_name"] == "on_open")
+    return next(d["id"] for d in dependencies if d["api_name"] == handler)
+
+
+def answered(tab, handler, app=server):
+    """Until the server has answered an event that begins inside; what came of it is there soon after."""
+    url = app().url
+
+    def is_reply(reply):
+        sent = reply.request.post_data if reply.request.method == "POST" else None
+        return bool(sent) and f'"fn_index":{event_of(url, handler)},' in sent
+
+    return tab.expect_response(is_reply)
 
 
 def visit(tab, query="", app=server):
     """Open the page, and wait until it is open for the server too: what it shows is known there."""
-    url = app().url
-
-    def opened(reply):
-        sent = reply.request.post_data if reply.request.method == "POST" else None
-        return bool(sent) and f'"fn_index":{opening(url)},' in sent
-
-    with tab.expect_response(opened):
-        tab.goto(url + query)
+    with answered(tab, "on_open", app):
+        tab.goto(app().url + query)
     ready = 1000 * screenshots.READY_S
     expect(tab.locator(".arr-badge")).to_have_count(3, timeout=ready)  # one while it loads
     expect(tab.locator("#arr-look .arr-base")).to_be_visible()
@@ -102,6 +107,14 @@ def ask(tab, question=None):
     if question is not None:
         tab.locator(BOX).fill(question)
     tab.locator("#arr-go").click()
+
+
+def another_picture(tab):
+    """A drawn picture in place of the card; returns its chips (the card had some of its own)."""
+    before = tab.locator(BOX).input_value()
+    tab.locator("#arr-draw").click()
+    expect(tab.locator(BOX)).not_to_have_value(before)
+    return tab.locator(".arr-chip")
 
 
 def finished(tab):
@@ -222,9 +235,7 @@ def test_dragging_a_tension_looks_elsewhere_and_reset_comes_back(tab):
 
 def test_a_new_picture_and_its_questions(tab):
     visit(tab)
-    tab.locator("#arr-draw").click()
-    chips = tab.locator(".arr-chip")
-    expect(chips.first).to_be_visible()
+    chips = another_picture(tab)
     expect(tab.locator(".arr-strip")).to_have_count(0)
     for button in ("again", "reset", "more"):  # they would stand under nothing
         expect(tab.locator(f"#arr-{button}")).to_be_hidden()
@@ -374,8 +385,10 @@ def test_a_refusal_is_a_sentence_and_the_next_try_works(tab, tmp_path):
     tab.locator("#arr-picture input[type=file]").set_input_files(fake)
     expect(tab.locator("#arr-said-picture")).to_contain_text("not a picture")
     expect(tab.locator(".arr-recorded")).to_be_visible()  # a refusal changes nothing
-    tab.locator(".arr-card").first.click()
-    expect(tab.locator(".arr-recorded")).to_be_visible()
+    # A card ends what runs: the next question has to come after it.
+    with answered(tab, "on_pick"):
+        tab.locator(".arr-card").first.click()
+    expect(tab.locator("#arr-look")).to_be_visible()
     ask(tab)
     finished(tab)
 

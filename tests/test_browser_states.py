@@ -5,7 +5,17 @@ import re
 import pytest
 from app_server import held_server, recorded_examples, start
 from playwright.sync_api import expect
-from test_browser import BOX, DESK, PHONE, PULSE, ask, finished, visit, watched
+from test_browser import (
+    BOX,
+    DESK,
+    PHONE,
+    PULSE,
+    another_picture,
+    ask,
+    finished,
+    visit,
+    watched,
+)
 
 from arr_coc.page import drawn
 
@@ -110,9 +120,7 @@ def test_another_card_overtakes_a_run_and_its_answers_never_come(tab):
 
 def test_a_chip_overtakes_a_run(tab):
     visit(tab, app=held_server)
-    tab.locator("#arr-draw").click()
-    chips = tab.locator(".arr-chip")
-    expect(chips.first).to_be_visible()
+    chips = another_picture(tab)
     with held_server().held():
         begun(tab)
         chips.last.click()
@@ -175,8 +183,7 @@ def test_refusals_stand_beside_their_control(tab):
     said = tab.locator("#arr-said-picture")
     expect(said).to_have_text(f"A sign holds at most {drawn.LONGEST} letters; this has 11.")
     expect(writing).to_have_value("HELLO WORLD")
-    tab.locator("#arr-draw").click()
-    expect(tab.locator(".arr-chip").first).to_be_visible()
+    another_picture(tab)
     expect(said).to_have_text("")
     tab.locator("[data-save=png]").click()
     expect(tab.locator(".arr-save-said")).to_contain_text("no comparison to save")

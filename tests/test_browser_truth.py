@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import expect
-from test_browser import BOX, DESK, PHONE, ask, browser, clean, finished, look_data, visit
+from test_browser import (
+    BOX,
+    DESK,
+    PHONE,
+    another_picture,
+    ask,
+    browser,
+    clean,
+    finished,
+    look_data,
+    visit,
+)
 
 from arr_coc.page import post
 
@@ -254,7 +265,5 @@ def test_one_form_of_percent_and_of_colour(tab):
     tab.locator("#arr-advanced button").first.click()
     words = tab.locator("body").inner_text()
     assert " %" not in words.replace("(%)", "")
-    tab.locator("#arr-draw").click()
-    expect(tab.locator(".arr-chip").first).to_be_visible()
-    for question in tab.locator(".arr-chip").all_inner_texts():
+    for question in another_picture(tab).all_inner_texts():
         assert question[0].isupper() and "color" not in question and question[-1] in "?."

@@ -60,7 +60,7 @@ def test_dragging_needs_no_model_and_under_100_ms(shown, bundled, monkeypatch):
     def never(*_, **__):
         raise AssertionError("the model was asked")
 
-    for name in ("stream", "glance", "encode", "encode_with", "picture", "embed", "realize"):
+    for name in ("stream", "glance", "encode", "picture", "embed", "realize"):
         monkeypatch.setattr(bundled, name, never)
     board.under(shown, [0.5, 0.5, 0.5])
     spent = []

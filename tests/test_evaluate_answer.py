@@ -38,7 +38,7 @@ def reduce(host, picture, method, budget=24):
 @torch.inference_mode()
 def single(host, reduced, max_new_tokens):
     """The ids of the stock model's own `generate`, from the periphery's cache where there is one."""
-    places = batch.held_tokens(reduced).places
+    places = reduced.held.places
     ids = reduced.prompt.ids(len(places))
     cache = reduced.periphery.cache if reduced.periphery else host.new_cache()
     out = host.model.generate(
@@ -55,7 +55,7 @@ def single(host, reduced, max_new_tokens):
 @pytest.mark.parametrize("method", ["stock", "arr-coc", "periphery", "downsample"])
 def test_batched_answers_are_the_single_ones(host, picture, method):
     reduced = reduce(host, picture, method)
-    held = [batch.held_tokens(r) for r in reduced]
+    held = [r.held for r in reduced]
     with torch.inference_mode():
         batched = batch.answer_batch(host, [r.prompt for r in reduced], held, 6)
     assert [a.ids for a in batched] == [single(host, r, 6) for r in reduced]
@@ -64,7 +64,7 @@ def test_batched_answers_are_the_single_ones(host, picture, method):
 def test_batched_answers_are_those_of_the_host(bundled, picture):
     for use_arr_coc, method in ((False, "stock"), (True, "arr-coc")):
         reduced = reduce(bundled, picture, method, budget=bundled_budget(bundled, picture))
-        held = [batch.held_tokens(r) for r in reduced]
+        held = [r.held for r in reduced]
         with torch.inference_mode():
             batched = batch.answer_batch(bundled, [r.prompt for r in reduced], held, 8)
         for question, answer in zip(QUESTIONS, batched):
@@ -79,7 +79,7 @@ def bundled_budget(host, picture):
 def test_the_first_token_is_the_batch_s(host, picture):
     for reduced in reduce(host, picture, "periphery"):
         assert reduced.periphery is not None
-        held = batch.held_tokens(reduced)
+        held = reduced.held
         with torch.inference_mode():
             (answer,) = batch.answer_batch(host, [reduced.prompt], [held], 1)
             assert batch.first_token(host, reduced.prompt, reduced) == answer.ids[0]

@@ -40,27 +40,28 @@ def said(focused="99", full="99", shrunk="26", truth="99", times=(1.0, 0.4), run
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({}, "Reads “99” with 51 of 256 tokens, 2.5× sooner. Shrunk to as many it says “26”."),
-        ({"times": (0.4, 1.0)}, "Reads “99” with 51 of 256 tokens, 2.5× later."),
-        ({"times": (1.0, 1.02)}, "51 of 256 tokens, about as soon."),
-        ({"times": (1.0, 0.93)}, "51 of 256 tokens, slightly sooner."),
-        ({"runs": 1}, "Reads “99” with 51 of 256 tokens. Shrunk"),
-        ({"runs": 2}, "Reads “99” with 51 of 256 tokens. Shrunk"),
-        ({"shrunk": "99"}, "Shrunk to as many it says the same."),
-        ({"shrunk": None}, "2.5× sooner."),
-        ({"question": "What colour is it?"}, "Answers “99” with"),
-        ({"focused": "26"}, "Says “26” with 51 of 256 tokens, 2.5× sooner; with all of them it says “99”, "
-                            "which is right. Shrunk to as many it says the same."),
-        ({"focused": "26", "full": "26"}, "2.5× sooner: wrong, as with all of them."),
-        ({"focused": "27", "shrunk": "99"}, "Shrunk to as many it says “99”, and is right."),
-        ({"full": "11"}, "Reads “99” with 51 of 256 tokens, 2.5× sooner."),
-        ({"truth": None}, "Reads “99” with 51 of 256 tokens, 2.5× sooner. Shrunk"),
-        ({"truth": None, "focused": "26"}, "Says “26” with 51 of 256 tokens, 2.5× sooner; with all of them "
-                                           "it says “99”. Shrunk"),
+        ({}, "Reads “99” from 51 of 256 tokens, 2.5× faster. "
+             "The whole picture shrunk to 49 tokens says “26”."),
+        ({"times": (0.4, 1.0)}, "Reads “99” from 51 of 256 tokens, 2.5× slower on this small model."),
+        ({"times": (1.0, 1.02)}, "51 of 256 tokens, about as fast."),
+        ({"times": (1.0, 0.93)}, "51 of 256 tokens, slightly faster."),
+        ({"runs": 1}, "Reads “99” from 51 of 256 tokens. The whole"),
+        ({"runs": 2}, "Reads “99” from 51 of 256 tokens. The whole"),
+        ({"shrunk": "99"}, "The whole picture shrunk to 49 tokens says the same."),
+        ({"shrunk": None}, "2.5× faster."),
+        ({"question": "What colour is it?"}, "Answers “99” from"),
+        ({"focused": "26"}, "Says “26” from 51 of 256 tokens, 2.5× faster; with all of them it says “99”, "
+                            "which is right. The whole picture shrunk to 49 tokens says the same."),
+        ({"focused": "26", "full": "26"}, "2.5× faster: wrong, as with all of them."),
+        ({"focused": "27", "shrunk": "99"}, "shrunk to 49 tokens says “99”, and is right."),
+        ({"full": "11"}, "Reads “99” from 51 of 256 tokens, 2.5× faster."),
+        ({"truth": None}, "Reads “99” from 51 of 256 tokens, 2.5× faster. The whole"),
+        ({"truth": None, "focused": "26"}, "Says “26” from 51 of 256 tokens, 2.5× faster; with all of them "
+                                           "it says “99”. The whole"),
         ({"tokens": 256, "shrunk": "5"}, "With all 256 tokens nothing is left out: it says “99”."),
-        ({"focused": "", "truth": None}, "Says nothing with 51"),
-        ({"focused": "x" * 50, "full": "x" * 50, "truth": None}, "Reads something longer with 51"),
-        ({"focused": "${1}<b>", "full": "${1}<b>", "truth": None}, "Reads “${1}<b>” with"),
+        ({"focused": "", "truth": None}, "Says nothing from 51"),
+        ({"focused": "x" * 50, "full": "x" * 50, "truth": None}, "Reads something longer from 51"),
+        ({"focused": "${1}<b>", "full": "${1}<b>", "truth": None}, "Reads “${1}<b>” from"),
     ],
 )  # fmt: skip
 def test_it_says_what_happened(changes, words):

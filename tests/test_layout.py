@@ -63,6 +63,7 @@ BELOW = {
     "qwen": IDEA | {"clips", "homunculus", "naming"},
     "benchmark": {
         "check",
+        "clips",
         "commands",
         "attending",
         "config",
@@ -75,8 +76,10 @@ BELOW = {
     "scenes": {"commands"},
     "sets": {"pictures"},
     "peers": IDEA | {"qwen"},
-    "service": IDEA | {"check", "commands", "digests", "naming", "pictures", "qwen"},
+    "service": IDEA
+    | {"check", "clips", "commands", "digests", "naming", "pictures", "qwen", "serving"},
     "evaluate": {
+        "clips",
         "commands",
         "components",
         "config",
@@ -91,7 +94,7 @@ BELOW = {
         "sets",
     },
     "train": IDEA
-    | {"commands", "evaluate", "peers", "provenance", "qwen", "scenes", "scoring", "sets"},
+    | {"clips", "commands", "evaluate", "peers", "provenance", "qwen", "scenes", "scoring", "sets"},
     "pretrain": {"commands", "digests", "evaluate", "provenance", "qwen", "scenes"},
     "tensions": {
         "commands",
@@ -147,7 +150,9 @@ OWNERS = {
         "page.local_handlers",
         "page.model_handlers",
         "page.parts",
+        "page.sense",
         "page.refusals",
+        "page.several_handlers",
         "page.you_handlers",
     },
     "spaces": set(),

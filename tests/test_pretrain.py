@@ -78,7 +78,7 @@ def test_chat_template_has_the_stock_shape(tokenizer):
 @pytest.mark.parametrize("size", [(256, 256), (384, 256), (128, 192)])
 def test_patchify_is_the_stock_processor(size):
     scene = scenes_scene.make_scene(3, size=size)
-    images, _, _ = data.collate([scene], size)
+    images = data.collate([scene], size).images
     pixels, grid = pretrain_model.patchify(images)
     stock = pretrain_model.build_image_processor()(images=[scene.image], return_tensors="pt")
     assert torch.equal(grid, stock["image_grid_thw"])
@@ -88,7 +88,8 @@ def test_patchify_is_the_stock_processor(size):
 def test_packed_questions_equal_single_chats(fresh, tokenizer):
     size, pads = (256, 192), 8 * 6
     scene = scenes_scene.make_scene(4, size=size)
-    images, _, questions = data.collate([scene], size)
+    batch = data.collate([scene], size)
+    images, questions = batch.images, batch.questions
     packer = Packer(tokenizer)
     packed = packer.pack(questions, 6, 8)
     pixels, grid = pretrain_model.patchify(images)
@@ -100,7 +101,7 @@ def test_packed_questions_equal_single_chats(fresh, tokenizer):
                 input_ids=ids,
                 pixel_values=pixels,
                 image_grid_thw=grid,
-                mm_token_type_ids=(ids == packer.image_pad).int(),
+                mm_token_type_ids=(ids == packer.pads["image"]).int(),
             ).logits[0, -1]
             first = packed.question_of.tolist().index(number)
             assert torch.allclose(together[first], alone, atol=1e-4)
@@ -170,7 +171,7 @@ def test_plates_are_practice_without_questions():
 
 def test_easy_vqa_joins_the_mixture():
     rng = np.random.default_rng(0)
-    images, cells, questions = data.easy_vqa_batch(rng, 3, (128, 128))
+    images, cells, questions = data.easy_vqa_batch(rng, 3, (128, 128))[:3]
     assert images.shape == (3, 128, 128, 3) and images.dtype == torch.uint8
     assert all((cells[key] == labels.UNKNOWN).all() for key in labels.ATTRIBUTES)
     assert all(question.kind == "easy_vqa" for about in questions for question in about)
@@ -180,7 +181,7 @@ def test_processes_draw_different_batches_of_the_same_shape():
     def batch(rank):
         return data.Batches(VIEWS, tokens=64, steps=4, first_seed=0, rank=rank, world=2)[1]
 
-    (first, _, _), (second, _, _), (again, _, _) = batch(0), batch(1), batch(0)
+    first, second, again = (batch(rank).images for rank in (0, 1, 0))
     assert first.shape == second.shape
     assert not torch.equal(first, second) and torch.equal(first, again)
 
@@ -284,7 +285,7 @@ def test_a_score_agrees_with_a_generated_answer(bundled, tmp_path):
         )
         drawn = (scenes_scene.make_scene(seed, size=(256, 256), kinds=[kind]) for seed in seeds)
         for scene in islice((scene for scene in drawn if scene.questions), 2):
-            images, _, _ = data.collate([scene], scene.image.size)
+            images = data.collate([scene], scene.image.size).images
             question = scene.questions[0]
             with torch.no_grad():
                 scored += answered_exactly(run, images, [[question]])

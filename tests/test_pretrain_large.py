@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from transformers import AutoTokenizer
 
 import arr_coc
@@ -16,12 +17,15 @@ from arr_coc.pretrain import model as pretrain_model
 from arr_coc.pretrain import scores as pretrain_scores
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.data import Batches
+from arr_coc.pretrain.lessons import lessons
 from arr_coc.pretrain.model import CELL, MAX_TOKENS
 from arr_coc.pretrain.run import begin, publish
 from arr_coc.pretrain.settings import STAGES
 from arr_coc.pretrain.stages import LOSSES
 from arr_coc.scenes import asking, hands, large, richer, wordings
+from arr_coc.scenes.canvas import Scene
 from arr_coc.scenes.layouts import boards
+from arr_coc.scenes.questions import Thing
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
 BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
@@ -54,7 +58,13 @@ def test_everything_the_large_world_says_can_be_spelled(tokenizer):
     for number, layout in enumerate(large.LAYOUTS):
         scene = make_scene(DEV_SEED + number, world="large", layouts=[layout], most=9)
         texts += [text for q in scene.questions for text in (q.text, q.answer)] + [scene.setting]
-    words = [*wordings.ORDINALS, *data.LARGE_TEXTS, *chain(*boards.VEHICLES), "billboard", "pin"]
+    words = [
+        *wordings.ORDINALS,
+        *labels.LARGE_TEXTS,
+        *chain(*boards.VEHICLES),
+        "billboard",
+        "pin",
+    ]
 
     def ids(text):
         return tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -90,11 +100,66 @@ def test_the_large_views_show_both_worlds_and_all_hands():
         for world in ("small", "large")
     }
     assert min(shares.values()) > 0.3
-    assert 0.2 < sum(v.share for v in JOINT if v.hand == hands.HOME) / total < 0.5
+    assert 0.1 < sum(v.share for v in JOINT if v.hand == hands.HOME) / total < 0.5
     sizes = {view.size for view in JOINT if view.world == "large"}
     assert {(1024, 1024), (768, 768), (1280, 800), (512, 512)} <= sizes
     asked = {kind for view in views.OF_THE_LARGE_WORLD for kind in view.kinds or ()}
     assert set(richer.RICHER_KINDS) <= asked <= set(large.ALL_KINDS)
+
+
+def test_what_is_drawn_for_a_kind_is_asked_all_else_too():
+    how = {"size": (512, 512), "world": "large", "kinds": ["same_colour"], "hand": hands.ANY}
+    for seed in range(3):
+        alone, besides = (make_scene(seed, besides=more, **how) for more in (False, True))
+        assert alone.image.tobytes() == besides.image.tobytes()
+        assert {q.kind for q in alone.questions} == {"same_colour"}
+        assert len({q.kind for q in besides.questions}) > 4
+        assert "same_colour" in {q.kind for q in besides.questions}
+    with pytest.raises(ValueError, match="besides True"):
+        make_scene(0, besides=True)
+
+
+def test_lessons_are_true_of_the_scene():
+    rng, seen = np.random.default_rng(3), set()
+    for seed in range(40):
+        scene = make_scene(seed, world="large", kinds=["cheaper", "same_colour"], hand=hands.ANY)
+        by_name = {thing.name: thing for thing in scene.objects}
+        for asked in lessons(rng, scene, 9):
+            words = asked.text.rstrip("?").replace(",", "").split()
+            seen.add(asked.kind)
+            if asked.kind == "lesson_more":
+                a, b = (int(word.lstrip("$")) for word in (words[3], words[5]))
+                told = int(asked.answer.lstrip("$"))
+                assert told == (max(a, b) if words[2] == "more" else min(a, b))
+            elif asked.kind == "lesson_over" and words[0] == "does":
+                price = int(by_name[words[2]].detail.lstrip("$"))
+                assert (asked.answer == "yes") == (price > int(words[-1].lstrip("$")))
+            elif asked.kind == "lesson_found":
+                assert by_name[asked.answer].colour == words[-1]
+            elif asked.answer.startswith("$"):
+                first, second, cheaper = asked.answer.split()
+                x, y = by_name[words[3]], by_name[words[6]]
+                assert (x.detail, y.detail) == (first, second)
+                assert by_name[cheaper].detail == min(first, second, key=lambda p: int(p[1:]))
+            elif asked.kind == "lesson_aloud":
+                colour, other = asked.answer.split()
+                assert by_name[words[4]].colour == by_name[other].colour == colour != words[4]
+    assert seen == {"lesson_more", "lesson_over", "lesson_found", "lesson_aloud"}
+    assert lessons(rng, scene, 0) == [] and len(lessons(rng, scene, 2)) == 2
+
+
+def test_the_vision_side_is_told_how_large_a_thing_is_and_which_city_is_written():
+    small, large_one = Thing("cat", "red", (0, 0, 32, 32)), Thing("dog", "red", (64, 0, 192, 128))
+    city = Thing("", "", (0, 64, 32, 96), "cell", "lisbon", (0, 64, 32, 96))
+    things = np.zeros((64, 64), np.uint8)
+    things[:8, :8], things[:32, 16:48], things[16:24, :8] = 1, 2, labels.DETAIL_CODE + 3
+    scene = Scene(0, Image.new("RGB", (256, 256)), (), (small, large_one, city), "", things)
+    shown = labels.cell_labels(scene, 8, 8)
+    extent, word = (shown[key].reshape(8, 8) for key in ("extent", "word"))
+    assert 0 < extent[0, 0] < extent[1, 3] == extent[3, 5] <= labels.EXTENTS
+    half = labels.cell_labels(scene, 4, 4)["extent"].reshape(4, 4)
+    assert half[0, 1] < extent[1, 3]  # shown smaller it is smaller
+    assert labels.WRITTEN_WORDS[word[2, 0]] == "lisbon" and extent[7, 7] == 0
 
 
 def test_an_unknown_world_is_named():
@@ -158,7 +223,7 @@ def test_practice_shows_what_the_large_world_writes():
     for seed in range(3):
         scene = data.plates(np.random.default_rng(seed), (512, 512), is_large=True)
         texts |= {thing.detail for thing in scene.objects}
-    assert texts & set(data.LARGE_TEXTS) and any(":" in text for text in texts)
+    assert texts & set(labels.LARGE_TEXTS) and any(":" in text for text in texts)
 
 
 def test_what_has_no_class_is_nothing_and_many_are_four():

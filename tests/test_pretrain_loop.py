@@ -64,12 +64,15 @@ def _apart(some: dict, others: dict) -> float:
     return max((some[key] - others[key]).abs().max().item() for key in some)
 
 
-def _plain_loop(folder: Path, stage: str, steps: int, world: int = 1) -> tuple[list[float], dict]:
+def _plain_loop(
+    folder: Path, stage: str, steps: int, world: int = 1, alone: int | None = None
+) -> tuple[list[float], dict]:
     """The same training by hand: losses of the first process, and the weights after `steps`.
 
-    One process goes through every process's batch and averages; where several would meet, what got
-    no gradient counts as zero.
+    One process goes through every process's batch and averages, or through those of the one `alone`;
+    where several would meet, what got no gradient counts as zero.
     """
+    ranks = range(world) if alone is None else [alone]
     run = pretrain.begin(pretrain.parse(_command(folder, stage)))
     text, vision = run.model.model.language_model, run.model.model.visual
     run.model.requires_grad_(False)
@@ -87,7 +90,7 @@ def _plain_loop(folder: Path, stage: str, steps: int, world: int = 1) -> tuple[l
     views = STAGE_VIEWS["small"][stage]
     drawn = [
         Batches(views, tokens=TOKENS, steps=steps, first_seed=first, rank=rank, world=world)
-        for rank in range(world)
+        for rank in ranks
     ]
     drawn = [iter(DataLoader(batches, batch_size=None)) for batches in drawn]
     losses = []
@@ -98,7 +101,7 @@ def _plain_loop(folder: Path, stage: str, steps: int, world: int = 1) -> tuple[l
         adamw.param_groups[0]["lr"] = 1.5e-3 * scale * rate
         for rank, batches in enumerate(drawn):
             loss, _ = stages.LOSSES[stage](run, next(batches))
-            (loss / world).backward()
+            (loss / len(ranks)).backward()
             losses += [loss.item()] if rank == 0 else []
         for p in params:
             p.grad = torch.zeros_like(p) if p.grad is None and world > 1 else p.grad
@@ -228,6 +231,26 @@ def test_two_processes_average_their_gradients(tmp_path):
     _two_processes("-m", "arr_coc.pretrain", *command)
     _, plain = _plain_loop(tmp_path / "plain", "joint", 3, world=2)
     assert _apart(_weights(_state(tmp_path / "base")), plain) < 1e-5
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_two_processes_go_on_alone_and_average_their_weights(tmp_path):
+    often = ["--average-every", "3", "--save-every", "3"]
+    _two_processes(
+        "-m",
+        "arr_coc.pretrain",
+        *_command(tmp_path / "base", "joint", "--joint-steps", "3", *often),
+    )
+    first, second = (_plain_loop(tmp_path / f"{n}", "joint", 3, 2, alone=n)[1] for n in (0, 1))
+    mean = {key: (first[key] + second[key]) / 2 for key in first}
+    assert _apart(_weights(_state(tmp_path / "base")), mean) < 1e-5 < _apart(first, mean)
+
+
+def test_processes_meet_at_every_checkpoint(capsys):
+    with pytest.raises(SystemExit):
+        pretrain.parse(["--out", "x", "--average-every", "8", "--save-every", "100"])
+    assert "--average-every 8 is not a divisor of --save-every 100" in capsys.readouterr().err
 
 
 @pytest.mark.thorough

@@ -7,8 +7,11 @@ import base64
 import importlib
 import io
 import json
+import os
+import signal
 import sys
 import tomllib
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -33,6 +36,7 @@ from arr_coc.serving import (
     embedding,
     environment,
     items,
+    noted,
     parts,
     places,
     request,
@@ -90,6 +94,9 @@ def test_cells_are_kept_in_raster_order():
         ({"tensions": {"compress": 2}}, "compress is 2, allowed is 0 to 1"),
         ({"tensions": {"focused": 1}}, "expected an object of compress"),
         ({"context": "all"}, "context is 'all', expected one of"),
+        ({"name": ""}, "name is '', expected 1 to 64 characters"),
+        ({"name": "\ud800"}, "characters that can be printed"),
+        ({"name": "a", "cells": [[1]]}, "name is for places that the model decides"),
     ],
 )
 def test_a_wrong_request_is_refused_with_what_is_allowed(given, said):
@@ -365,6 +372,33 @@ def test_looks_of_the_load_are_asked_as_they_are_named():
     assert next(first).tobytes() != next(second).tobytes()
 
 
+@pytest.mark.parametrize(
+    ("name", "kept", "fails"),
+    [
+        ("focused 20 %", 12, None),
+        ("focused 20 %", 64, "64 visual tokens were kept, expected 1 to 13"),
+        ("shrunk to 10 %", 6, None),
+        ("stock", 64, None),
+        ("focused 10 %", None, "refused with status 400.*no such share"),
+    ],
+)
+def test_a_server_that_keeps_another_share_is_not_timed(monkeypatch, name, kept, fails):
+    look = next(look for look in load.LOOKS if look.name == name)
+
+    def ask(address, made):
+        if kept is None and "mm_processor_kwargs" in made:
+            return 400, {"error": "no such share"}
+        whole = len(asked) % 2 == 0  # everything is asked for first, for comparison
+        asked.append(made)
+        return 200, {"usage": {"prompt_tokens": 30 + (64 if whole else kept)}}
+
+    asked = []
+    monkeypatch.setattr(load, "ask", ask)
+    args = SimpleNamespace(side=8, model="m")
+    with pytest.raises(RuntimeError, match=fails) if fails else nullcontext():
+        assert load.visual_tokens("", look, load.pictures(8, 1), args) == kept
+
+
 def test_rows_of_a_load_that_are_kept_are_not_measured_again(tmp_path):
     kept = tmp_path / "rows.jsonl"
     rows = [{"look": look.name, "concurrency": 1} for look in load.LOOKS]
@@ -376,6 +410,28 @@ def test_rows_of_a_load_that_are_kept_are_not_measured_again(tmp_path):
 def test_a_server_that_cannot_start_is_said():
     with pytest.raises(ValueError, match="does not listen"), running.running("no-such-model"):
         pass
+
+
+def test_a_server_that_was_left_behind_does_not_answer_for_this_one(monkeypatch):
+    monkeypatch.setattr(running, "_listens", lambda address: True)
+    monkeypatch.setattr(running.subprocess, "Popen", None)  # none is started
+    said = "listens at http://127.0.0.1:8523 already"
+    with pytest.raises(ValueError, match=said), running.running("a-model"):
+        pass
+
+
+def test_whoever_ends_a_measurement_ends_its_server(monkeypatch):
+    done, answers = [], iter([False, True])
+    process = SimpleNamespace(
+        poll=lambda: None, terminate=lambda: done.append("ended"), wait=lambda seconds: 0
+    )
+    monkeypatch.setattr(running, "_listens", lambda address: next(answers))
+    monkeypatch.setattr(running.subprocess, "Popen", lambda *_, **__: process)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as left, running.running("a-model"):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert left.value.code == 143 and done == ["ended"]
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 # --- how vLLM finds it ---
@@ -432,3 +488,35 @@ def test_pixels_alone_go_to_the_device():
     assert sending.is_ours(sending.KEPT) and not sending.is_ours("pixel_values")
     assert sending.kept_of({sending.KEPT: SimpleNamespace(data=torch.tensor(7))}) == 7
     assert sending.kept_of({"pixel_values": None}) is None
+
+
+# --- what comes back ---
+
+
+@torch.inference_mode()
+def test_what_was_decided_is_noted_under_the_requests_name(tiny, picture):
+    run = decider(tiny)
+    _, sent = asked_for(tiny, picture, {"share": 0.2, "name": "a/b é"})
+    _, unnamed = asked_for(tiny, picture, {"share": 0.5})
+    run.embed([sent, unnamed])
+    (seen,) = run.embedder.glanced([sent])
+    expected = run.decide(sent, seen).native_index().tolist()
+    assert run.noted.of("a/b é") == [expected] and set(run.noted.kept) == {"a/b é"}
+
+
+def test_the_places_of_several_pictures_come_back_in_their_order():
+    first, second = request.parse({"name": "x"}, 2)
+    assert first.mark() != second.mark() != request.parse({}, 2)[1].mark()
+    worker = noted.Notes()
+    kept = noted.Noted(most=2)
+    worker.get_model = lambda: SimpleNamespace(decider=SimpleNamespace(noted=kept))
+    llm = SimpleNamespace(
+        collective_rpc=lambda method, args: [getattr(worker, method)(*args)] * 2  # two ranks
+    )
+    kept.note(second.name, [4, 5])
+    kept.note(first.name, [1])
+    kept.note(request.parse({"name": "y"}, 1)[0].name, [7])
+    assert noted.decided(llm, ["y", "x"]) == {"y": [[7]], "x": [[1], [4, 5]]}
+    kept.note("z/0", [9])  # one too many
+    with pytest.raises(ValueError, match="nothing is noted of x: "):
+        noted.decided(llm, ["y", "x"])

@@ -4,6 +4,7 @@
     python -m arr_coc.benchmark --image-tokens 4096      # larger pictures: stock takes minutes
     python -m arr_coc.benchmark --device cuda            # 1024, 2048 and 4096 tokens, and the crossover
     python -m arr_coc.benchmark --shapes bundled --image-tokens 256
+    python -m arr_coc.benchmark --moments 16 --image-tokens 256 --shares 0.2   # a clip
 
 Time does not depend on what the weights say, so no checkpoint is needed (under 16 GB of memory). Every
 case runs once per repetition in one process, in an order that rotates, so that a machine's drift meets
@@ -23,9 +24,18 @@ from pathlib import Path
 import torch
 
 from arr_coc import provenance
-from arr_coc.benchmark.cases import SHARES, SHIPPED, SIZES, Case, cases
+from arr_coc.benchmark.cases import (
+    CLIP_SIZES,
+    FRAMES_EACH,
+    SHARES,
+    SHIPPED,
+    SIZES,
+    Case,
+    cases,
+)
 from arr_coc.benchmark.report import against_fastest, crossover, fastest_stock, summarise, table
 from arr_coc.benchmark.timing import measure, run_case
+from arr_coc.clips import MAX_FRAMES
 from arr_coc.commands import run_command
 from arr_coc.config import DTYPES
 from arr_coc.peers.names import STOCK
@@ -80,12 +90,16 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--shapes", choices=[*SHAPES, BUNDLED], default="2b",
                       help="tiny tries the command; bundled is the shipped base")  # fmt: skip
     what.add_argument("--image-tokens", type=int, nargs="+", help="pictures, in visual tokens")
+    what.add_argument("--moments", type=int, default=0, metavar="N",
+                      help="time clips of N moments, two frames each, --image-tokens being of one "
+                           "moment (default: pictures)")  # fmt: skip
     what.add_argument("--shares", type=float, nargs="+", default=list(SHARES),
-                      help="of a picture's tokens")  # fmt: skip
+                      help="of a picture's tokens, or a clip's")  # fmt: skip
     how = p.add_argument_group("how")
     how.add_argument("--repetitions", type=int, default=3)
     how.add_argument("--resume", action="store_true", help="go on with the rows that are missing")
-    how.add_argument("--out", type=Path, help="default results/benchmark-SHAPES-DEVICE.json")
+    how.add_argument("--out", type=Path, help="default results/benchmark-SHAPES-DEVICE.json, "
+                     "of clips results/benchmark-clips-SHAPES-DEVICE.json")  # fmt: skip
     return p
 
 
@@ -97,16 +111,19 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit("--device cuda: this machine has no CUDA device, expected one (or --device cpu)")
     if wrong := [share for share in args.shares if not 0 < share < 1]:
         p.error(f"--shares {wrong[0]:g}, allowed is above 0 and below 1")
+    if not 0 <= args.moments <= MAX_FRAMES // FRAMES_EACH:
+        p.error(f"--moments {args.moments}, allowed is 1 to {MAX_FRAMES // FRAMES_EACH}")
     device, started = torch.device(args.device), time.time()
-    sizes = tuple(args.image_tokens or SIZES[args.device])
-    out = args.out or Path("results") / f"benchmark-{args.shapes}-{args.device}.json"
+    sizes = tuple(args.image_tokens or (CLIP_SIZES if args.moments else SIZES[args.device]))
+    name = f"benchmark-{'clips-' if args.moments else ''}{args.shapes}-{args.device}.json"
+    out = args.out or Path("results") / name
     out.parent.mkdir(parents=True, exist_ok=True)
     kept = out.with_suffix(".rows.jsonl")
     if not args.resume:
         kept.unlink(missing_ok=True)
     dtype, compared = chosen_dtype(args, sizes)
     host = host_of(args.shapes, device, dtype)
-    rows = measure(host, cases(sizes, args.shares), args.repetitions, kept)
+    rows = measure(host, cases(sizes, args.shares, args.moments), args.repetitions, kept)
     summary = summarise(rows)
     fastest = fastest_stock(summary, out)
     weights = "its own weights" if args.shapes == BUNDLED else "random weights"

@@ -6,14 +6,18 @@ from functools import partial
 
 from PIL import Image
 
+from arr_coc.clips import Clip, clip_of
 from arr_coc.config import MINIMUM_BUDGET, Config
 from arr_coc.peers.base import Method
 from arr_coc.peers.methods import METHODS
 from arr_coc.peers.names import STOCK
 from arr_coc.peers.ours import ARRCOC
+from arr_coc.peers.views import ViewsMethod
+from arr_coc.peers.views_methods import VIEWS_METHODS, ARRCOCViews
 
 QUESTION = "What number is on the small sign?"
 SIZES = {"cpu": (300, 1024), "cuda": (1024, 2048, 4096)}
+CLIP_SIZES = (256,)  # of each moment
 SHARES = (0.05, 0.10, 0.20, 0.40)
 OURS: dict[str, Config] = {
     "after": Config(glance="off", prune="after"),
@@ -32,20 +36,40 @@ CASES: dict[str, Callable[[], Method]] = {
 LARGE = 4096
 WITHOUT_ENCODE = ("before", "glance as context", "downsample", "pixelprune")
 SHIPPED = "before + separate glance"
+# Of clips: the focused look with either context, and the stock model on fewer frames.
+CLIP_CASES: dict[str, Callable[[], ViewsMethod]] = {
+    **{name: partial(ARRCOCViews, OURS[name], name) for name in (SHIPPED, "glance as context")},
+    "fewer-frames": VIEWS_METHODS["fewer-frames"],
+}
+# Frames that a moment shows. A clip has at most so many seconds (`clips.MAX_SECONDS`) and 64 frames.
+FRAMES_EACH, FRAMES_APART_S = 2, 0.3
 
 
 @dataclass(frozen=True)
 class Case:
-    """One method on a picture of `tokens` visual tokens with a budget."""
+    """One method on a picture, or a clip, of `tokens` visual tokens with a budget.
+
+    `moments` are the clip's, which share the tokens; 0 is a picture.
+    """
 
     name: str
     tokens: int
     budget: int
+    moments: int = 0
 
     @property
-    def method(self) -> Method:
+    def method(self) -> Method | ViewsMethod:
         """A fresh one."""
-        return METHODS[STOCK]() if self.name == STOCK else CASES[self.name]()
+        stock, cases = (VIEWS_METHODS, CLIP_CASES) if self.moments else (METHODS, CASES)
+        return stock[STOCK]() if self.name == STOCK else cases[self.name]()
+
+    def given(self, unit_pixels: int) -> Image.Image | Clip:
+        """What is asked about; a token has `unit_pixels` a side."""
+        if not self.moments:
+            return image_of(self.tokens, unit_pixels)
+        each = self.tokens // self.moments
+        frames = [image_of(each, unit_pixels) for _ in range(FRAMES_EACH * self.moments)]
+        return clip_of(frames, times=[FRAMES_APART_S * number for number in range(len(frames))])
 
 
 def image_of(tokens: int, unit_pixels: int) -> Image.Image:
@@ -57,13 +81,21 @@ def image_of(tokens: int, unit_pixels: int) -> Image.Image:
     return Image.effect_noise((width // 8, height // 8), 80).resize((width, height)).convert("RGB")
 
 
-def cases(sizes: Sequence[int], shares: Sequence[float]) -> list[Case]:
-    """Stock and every other case that makes sense, for each size and share."""
+def cases(sizes: Sequence[int], shares: Sequence[float], moments: int = 0) -> list[Case]:
+    """Stock and every other case that makes sense, for each size and share.
+
+    Args:
+        sizes: visual tokens of a picture, or of each moment.
+        shares: of all tokens.
+        moments: of a clip; 0 asks about pictures.
+    """
     listed = []
-    for tokens in sizes:
-        names = WITHOUT_ENCODE if tokens >= LARGE else tuple(CASES)
-        listed.append(Case(STOCK, tokens, tokens))
+    for size in sizes:
+        tokens = size * (moments or 1)
+        names = tuple(CASES) if tokens < LARGE else WITHOUT_ENCODE
+        names = tuple(CLIP_CASES) if moments else names
+        listed.append(Case(STOCK, tokens, tokens, moments))
         for share in shares:
             budget = max(MINIMUM_BUDGET, round(share * tokens))
-            listed += [Case(name, tokens, budget) for name in names]
+            listed += [Case(name, tokens, budget, moments) for name in names]
     return listed

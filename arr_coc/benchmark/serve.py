@@ -5,8 +5,9 @@
 
 In vLLM's own environment (docs/serving.md). The same server is asked with everything kept, with some of
 the tokens kept, and with pictures that were shrunk to as many; a second one runs without the plugin. No
-picture is asked about twice, and nothing is cached between requests. Rows are kept beside OUT as they
-come: the same command goes on with those that are missing.
+picture is asked about twice, and nothing is cached between requests. Before it is timed, each look's
+prompt is counted by the server's own usage: a server that did not keep the share that was asked for is
+not measured. Rows are kept beside OUT as they come: the same command goes on with those that are missing.
 """
 
 import argparse
@@ -16,7 +17,9 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import count
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ from arr_coc.benchmark.cases import QUESTION, image_of
 from arr_coc.commands import run_command
 from arr_coc.config import small_grid
 from arr_coc.qwen.loading import BUNDLED_BASE
-from arr_coc.serving.running import body, running, time_to_first
+from arr_coc.serving.running import ask, body, running, time_to_first
 
 MODULE = "arr_coc.benchmark.serve"
 UNIT = 32  # pixels on a side of a visual token
@@ -93,6 +96,26 @@ def measured(address: str, bodies: Sequence[dict], clients: int) -> dict[str, fl
     }
 
 
+def visual_tokens(address: str, look: Look, source: Any, args: argparse.Namespace) -> int:
+    """The visual tokens of a look in the server's own count; the first request pays for a late set-up.
+
+    What the prompt has besides is known from a picture with everything kept. Raises RuntimeError for a
+    refusal, and where more tokens were kept than the look asks for, or none.
+    """
+    used = []
+    for one in (Look("all", with_plugin=look.with_plugin), look):
+        made = asked(one, next(source), args.model)
+        status, answer = ask(address, made)
+        if status != HTTPStatus.OK:
+            raise RuntimeError(f"{look.name}: the server refused with status {status}: {answer}")
+        used.append(answer["usage"]["prompt_tokens"])
+    native = args.side**2
+    tokens, most = native + used[1] - used[0], ceil((look.share or look.shrunk or 1) * native)
+    if not 0 < tokens <= most:
+        raise RuntimeError(f"{look.name}: {tokens} visual tokens were kept, expected 1 to {most}")
+    return tokens
+
+
 def at_share(ordered: Sequence[float], share: float) -> float:
     """The value below which `share` of rising values lie, the nearest that was measured."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
@@ -125,14 +148,17 @@ def measure(args: argparse.Namespace, kept: Path) -> list[dict[str, Any]]:
             continue
         with running(args.model, words_of(args), with_plugin=with_plugin) as address:
             source = pictures(args.side, 1 + 100_000 * len(rows))
-            for look in LOOKS:  # the first of each kind pays for what is set up late
-                if look.with_plugin == with_plugin:
-                    time_to_first(address, asked(look, next(source), args.model))
+            tokens = {
+                look.name: visual_tokens(address, look, source, args)
+                for look in LOOKS
+                if look.with_plugin == with_plugin
+            }
             for look, clients in left:
                 requests = max(args.at_least, PER_CLIENT * clients)
                 bodies = [asked(look, next(source), args.model) for _ in range(requests)]
                 found = measured(address, bodies, clients)
-                rows.append({"look": look.name, "concurrency": clients, **found})
+                about = {"visual_tokens": tokens[look.name], "concurrency": clients}
+                rows.append({"look": look.name, **about, **found})
                 with kept.open("a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
     return rows

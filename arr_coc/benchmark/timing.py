@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from arr_coc.benchmark.cases import QUESTION, Case, image_of
+from arr_coc.benchmark.cases import QUESTION, Case
 from arr_coc.peers.clock import timed
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.model import ARRCOCQwen
@@ -18,21 +18,23 @@ Row = dict[str, Any]
 
 
 def run_case(host: ARRCOCQwen, case: Case) -> Row:
-    """From the image to the first word, as a flat row; what is not in a named stage is in `overhead_s`.
+    """From the image or clip to the first word, as a flat row; `overhead_s` is all but encode and prefill.
 
     Raises:
         RuntimeError: where ARR-COC fell back: that would be the time of something else.
     """
-    image = image_of(case.tokens, host.geometry.unit_pixels)
+    given = case.given(host.geometry.unit_pixels)
     reset_peak_memory(host.device)
     load = os.getloadavg()[0]
-    found = timed(host, case.method, image, QUESTION, QUESTION, lambda _: case.budget)
+    found = timed(host, case.method, given, QUESTION, QUESTION, lambda _: case.budget)
     reduced = found.reduced
     if reduced.realization is not None and reduced.realization.fallback:
         raise RuntimeError(f"{case.name} fell back: {reduced.realization.fallback}")
-    text = reduced.prompt.prefix.shape[1] + reduced.prompt.suffix.shape[1]
+    text = sum(own.shape[1] for own in reduced.prompt.texts)
     stages = dict.fromkeys(STAGES, 0.0) | found.stages
     row = {"case": case.name, "image_tokens": case.tokens, "budget": case.budget}
+    if case.moments:
+        row["moments"] = case.moments
     row |= {f"{name}_s": seconds for name, seconds in stages.items()}
     return row | {
         "time_to_first_token_s": found.seconds,

@@ -5,6 +5,8 @@
     python -m arr_coc.evaluate --out results/dev --resume --new-weights --weights runs/arr-coc
     python -m arr_coc.evaluate --out results/sweep --sweep detail 0.5 0.75 1 1.5 2
     python -m arr_coc.evaluate --out results/easy-vqa --easy-vqa
+    python -m arr_coc.evaluate --out results/clips --world clips --groups 8 --share 0.2 --n 300
+    python -m arr_coc.evaluate --out results/pictures --world pictures --share 0.2 --n 300
     accelerate launch -m arr_coc.evaluate --out results/docs --folder DIR --base Qwen/Qwen3-VL-2B-Instruct
     python -m arr_coc.evaluate --out results/cot --dataset cot.parquet --pictures DIR --control
 
@@ -27,6 +29,7 @@ from arr_coc.evaluate.identity import open_out
 from arr_coc.evaluate.questions import EasyVQA, Scenes, Source
 from arr_coc.evaluate.report import write_controls, write_report, write_times
 from arr_coc.evaluate.settings import N_SCENES, Settings, parse
+from arr_coc.evaluate.views import VIEWS_WORLDS, DrawnViews
 from arr_coc.evaluate.vqa import Part, SetName, set_of
 from arr_coc.evaluate.work import measure
 
@@ -71,6 +74,9 @@ def source_of(settings: Settings) -> Source:
             n=n, instruction=settings.instruction, block=settings.block,
             skip_bad=settings.skip_bad, part=part,
         )  # fmt: skip
+    if settings.world in VIEWS_WORLDS:
+        asked = settings.kinds, settings.world, settings.groups, settings.size, settings.hand
+        return DrawnViews(settings.seed, n or N_SCENES, *asked)
     scenes = {"size": settings.size, "world": settings.world, "hand": settings.hand}
     return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, **scenes)
 

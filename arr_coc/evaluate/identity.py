@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 from arr_coc import components, digests, naming
 from arr_coc.evaluate import store
 from arr_coc.evaluate.questions import other_scenes
-from arr_coc.evaluate.settings import Settings
-from arr_coc.peers.methods import EVERY
+from arr_coc.evaluate.settings import Settings, methods_of
 
 WEIGHTS = {"weights", "weights_sha256"}  # what ARR-COC's rows alone depend on
 # Digests of each trained part, which tell what a new file of weights changes.
@@ -37,7 +36,8 @@ def open_out(settings: Settings) -> None:
             sys.exit(f"{out} holds rows of {known or None}, this run would add rows of {own}")
         if apart:
             changed = changed_parts(known.get(WEIGHTS_PARTS), own.get(WEIGHTS_PARTS))
-            store.forget(out, [name for name, make in EVERY.items() if make().parts & changed])
+            known = methods_of(settings.world)
+            store.forget(out, [name for name, make in known.items() if make().parts & changed])
     path.write_text(json.dumps(own) + "\n")
     store.merge_parts(out)  # what an interrupted run had measured
 
@@ -58,6 +58,8 @@ def identity(settings: Settings) -> dict[str, Any]:
     if settings.held_out:
         about["held_out"] = settings.held_out
     about |= other_scenes(settings.world, settings.hand)
+    if settings.groups:
+        about["groups"] = settings.groups
     return about | {"size": "x".join(map(str, settings.size))}
 
 

@@ -20,6 +20,7 @@ SCENES_PER_BLOCK = 32
 BLOCKS_AT_A_TIME = 4  # drawn side by side to see what their scenes can be asked
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
 QUESTIONS_PER_BLOCK = 256
+DrawnKinds = Callable[[int], list[list[str]]]
 EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
 
 
@@ -101,18 +102,32 @@ class Scenes:
         hand: str = HOME,
     ) -> None:
         """Raises ValueError for a kind that the world does not have, or no questions to ask."""
-        if unknown := set(kinds) - set(KINDS_OF[world]):
-            known = ", ".join(KINDS_OF[world])
-            raise ValueError(
-                f"unknown kinds {sorted(unknown)} of the {world} world; known: {known}"
-            )
+        self._take(first_seed, n, kinds, KINDS_OF[world], f"{world} world", details)
+        # For `make_scene`.
+        self.drawing = {"size": tuple(size), "world": world, "hand": hand}
+        self.about = {"first_seed": first_seed, "n_per_kind": n, "size": list(size)}
+        self.about |= other_scenes(world, hand)
+
+    def _take(
+        self,
+        first_seed: int,
+        n: int,
+        kinds: Sequence[str],
+        known: Sequence[str],
+        where: str,
+        details: Sequence[float] = (1.0,),
+    ) -> None:
+        """Check and keep what is asked; `known` are the kinds of the world, `where` its name."""
+        if unknown := set(kinds) - set(known):
+            names = ", ".join(known)
+            raise ValueError(f"unknown kinds {sorted(unknown)} of the {where}; known: {names}")
         if n < 1 or not kinds:
             raise ValueError(f"{n} questions of {len(kinds)} kinds, expected at least one of one")
         self.first_seed, self.n, self.kinds, self.details = first_seed, n, tuple(kinds), details
-        self.size = tuple(size)
-        self.drawing = {"size": self.size, "world": world, "hand": hand}  # for `make_scene`
-        self.about = {"first_seed": first_seed, "n_per_kind": n, "size": list(size)}
-        self.about |= other_scenes(world, hand)
+
+    def drawn_kinds(self, detail: float) -> DrawnKinds:
+        """From a block's first seed to the kinds that each of its scenes can be asked."""
+        return partial(kinds_in_block, detail=detail, **self.drawing)
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
         """As `Source`; scenes are drawn once here to see what each can be asked.
@@ -126,7 +141,7 @@ class Scenes:
                 self.first_seed + SCENES_PER_QUESTION * max(self.n, SCENES_PER_BLOCK),
                 SCENES_PER_BLOCK,
             )
-            drawn_kinds = partial(kinds_in_block, detail=detail, **self.drawing)
+            drawn_kinds = self.drawn_kinds(detail)
             for at in range(0, len(starts), BLOCKS_AT_A_TIME):
                 some = starts[at : at + BLOCKS_AT_A_TIME]
                 for start, kinds in zip(some, parallel(drawn_kinds, some)):

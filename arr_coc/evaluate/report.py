@@ -17,9 +17,10 @@ from arr_coc.evaluate.control import read, summarise_control, write_control
 from arr_coc.evaluate.identity import identity
 from arr_coc.evaluate.questions import Source
 from arr_coc.evaluate.rows import budget_tokens
-from arr_coc.evaluate.settings import Settings
+from arr_coc.evaluate.settings import Settings, methods_of
 from arr_coc.evaluate.store import FULL
 from arr_coc.evaluate.timing import CostCurve, measure_time, summarise_time
+from arr_coc.evaluate.views import VIEWS_WORLDS
 from arr_coc.evaluate.work import load_host
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import OURS
@@ -78,10 +79,12 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
         "control": summarise_control(read(out)),
         "time": json.loads(timed.read_text())["summary"] if timed.exists() else [],
     }
-    order = list(EVERY)
+    order = list(methods_of(settings.world))
     for key, method in (("methods", "method"), ("pairs", "against"), ("time", "method")):
         report[key].sort(key=lambda e: (e.get("detail"), order.index(e[method]), e["budget"]))
     (out / "summary.json").write_text(json.dumps(report, indent=1) + "\n")
+    if settings.world in VIEWS_WORLDS:  # the figures are of one picture
+        return report
     plots.draw(out, report)
     if misses := worst_misses(settings, source, table):
         plots.failure_sheet(out, misses)

@@ -16,8 +16,10 @@ from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
 from arr_coc.evaluate.stats import auc, box_cells
 from arr_coc.evaluate.store import Pair, Row
+from arr_coc.evaluate.views import ViewsItem
 from arr_coc.peers.base import Method, Reduced, SharedEncodes
-from arr_coc.qwen.batch import Greedy, answer_batch, held_tokens
+from arr_coc.peers.views import ReducedViews, ViewsMethod
+from arr_coc.qwen.batch import Greedy, answer_batch
 from arr_coc.qwen.inputs import Ask, Picture
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.drawing import Box
@@ -69,9 +71,9 @@ def measure_items(
                 )
             check_fallback(name, reduced)
             for (item, ask), one, answer in zip(questions, reduced, answers, strict=True):
-                row = {"dataset": dataset, **_columns_of(item), "method": name, "budget": share}
+                row = {"dataset": dataset, **columns_of(item), "method": name, "budget": share}
                 row |= {"answer": answer.text, "entropy": answer.entropy}
-                row |= {"tokens": len(held_tokens(one)), "native": ask.picture.tokens}
+                row |= {"tokens": len(one.held), "native": ask.picture.tokens}
                 row |= score_answer(answer.text, item.truths, scoring)
                 rows.append(row | box_measures(one.kept.numpy(), one.score, item))
     return rows
@@ -83,12 +85,12 @@ def budget_tokens(share: float, native_tokens: int) -> int:
     return max(least, config.tokens_for_share(share, native_tokens))
 
 
-def question_for(method: Method, item: Item) -> str:
+def question_for(method: Method | ViewsMethod, item: Item | ViewsItem) -> str:
     """What a method is given: the question alone, or the whole text where it lays out the prompt."""
     return item.text if method.resizes else item.question
 
 
-def check_fallback(name: str, reduced: Iterable[Reduced]) -> None:
+def check_fallback(name: str, reduced: Iterable[Reduced | ReducedViews]) -> None:
     """Raise RuntimeError where a method's realization fell back to an even spread."""
     for one in reduced:
         if one.realization is not None and one.realization.fallback:
@@ -165,7 +167,7 @@ def _answered(
 ) -> tuple[list[Reduced], list[Greedy]]:
     """What `reduce` gives, and the answers from it."""
     reduced = reduce()
-    held, prompts = [held_tokens(one) for one in reduced], [one.prompt for one in reduced]
+    held, prompts = [one.held for one in reduced], [one.prompt for one in reduced]
     return reduced, answer_batch(host, prompts, held, max_new_tokens)
 
 
@@ -189,7 +191,8 @@ def _reduce_all(
     return results
 
 
-def _columns_of(item: Item) -> Row:
+def columns_of(item: Item | ViewsItem) -> Row:
+    """The columns that name a question."""
     return {
         "picture": item.ref.picture,
         "index": item.ref.index,

@@ -1,7 +1,7 @@
 """Settings of `python -m arr_coc.evaluate`: the command line, and what follows from it."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +9,13 @@ from arr_coc import provenance
 from arr_coc.commands import add_dtype
 from arr_coc.evaluate.questions import QUESTIONS_PER_BLOCK
 from arr_coc.evaluate.timing import CURVE
+from arr_coc.evaluate.views import GROUPS, PICTURES, VIEWS_KINDS, VIEWS_SIZE, VIEWS_WORLDS
 from arr_coc.evaluate.vqa import SHORT
+from arr_coc.peers.base import Method
 from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
 from arr_coc.peers.names import OURS, STOCK
+from arr_coc.peers.views import ViewsMethod
+from arr_coc.peers.views_methods import VIEWS_METHODS
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.scenes import large
 from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
@@ -25,6 +29,7 @@ SWEEP_BUDGETS = (0.2,)
 SWEEP_METHODS = (STOCK, "downsample", OURS)
 FINE = ("fine detail", "reading")  # how scenes.questions.KINDS marks what `detail` scales
 N_SCENES = 1000
+SCENE_SIZE = (512, 512)
 _ABOUT = KINDS | RICHER_KINDS
 NEW_TOKENS = {"exact": 8, "vqa": 32}
 DEFAULT_FLOOR = {"exact": 0.8, "vqa": 0.0}
@@ -37,13 +42,14 @@ class Settings:
 
     Attributes:
         out: folder to write.
-        methods: keys of `peers.methods.EVERY`.
+        methods: keys of `methods_of` the world.
         budgets: shares of an image's visual tokens, in (0, 1].
         base, weights: Hub id or folder of a Qwen3-VL, and of ARR-COC weights ("" for none).
         n: questions per kind; of a folder or data set, in all; None for all there are.
         kinds, seed, size, details: of scenes: the kinds of question, the first seed, width and height in
             pixels, the scales of emblems and writing.
-        world, hand: of scenes: one of `scene.WORLDS`, and who draws them.
+        world, hand: of scenes: one of `scene.WORLDS` or `views.VIEWS_WORLDS`, and who draws them.
+        groups: moments of a drawn clip, or pictures asked about at once; 0 of one picture.
         easy_vqa, folder, skip_bad, dataset, split, subset: other questions than scenes.
         reader, pictures: of those: key of `sets.readers.READERS`, and the folder of the pictures; None
             for what the columns tell, and where the list lies.
@@ -75,6 +81,7 @@ class Settings:
     details: tuple[float, ...]
     world: str
     hand: str
+    groups: int
     easy_vqa: bool
     folder: Path | None
     skip_bad: bool
@@ -103,25 +110,40 @@ class Settings:
     words: tuple[str, ...]
 
 
+def methods_of(world: str) -> dict[str, Callable[[], Method | ViewsMethod]]:
+    """Every method for the questions of a world, by its name, in the order of a table."""
+    return VIEWS_METHODS if world in VIEWS_WORLDS else EVERY
+
+
 def parser(about: str) -> argparse.ArgumentParser:
     """The command line."""
     p = argparse.ArgumentParser(prog="python -m arr_coc.evaluate", description=about)
     what = p.add_argument_group("what is compared")
     what.add_argument("--out", type=Path, required=True, help="folder to write, results/NAME")
-    what.add_argument("--methods", nargs="+", choices=list(EVERY), metavar="METHOD",
-                      help=f"of {', '.join(METHODS)} (default: these), "
-                           f"and of ours {', '.join(VARIANTS)}")  # fmt: skip
-    what.add_argument("--budgets", type=float, nargs="+", help="shares of an image's visual tokens")
+    what.add_argument("--methods", nargs="+", choices=list(EVERY | VIEWS_METHODS), metavar="METHOD",
+                      help=f"of {', '.join(METHODS)} (default: these), and of ours "
+                           f"{', '.join(VARIANTS)}; of clips and several pictures "
+                           f"{', '.join(VIEWS_METHODS)}")  # fmt: skip
+    what.add_argument(
+        "--budgets", "--share", type=float, nargs="+", help="shares of an image's visual tokens"
+    )
     what.add_argument("--base", default=str(BUNDLED_BASE), help="Hub id or folder of a Qwen3-VL")
     what.add_argument("--weights", default="", help="Hub id or folder of ARR-COC weights")
     data = p.add_argument_group("on which questions (default: drawn scenes)")
     data.add_argument("--n", type=int, help="questions per kind; of a folder or data set, in all")
     data.add_argument("--kinds", nargs="+", help=f"of scenes: {', '.join(KINDS)}; "
-                           f"of the large world also {', '.join(RICHER_KINDS)}")  # fmt: skip
+                           f"of the large world also {', '.join(RICHER_KINDS)}; of clips "
+                           f"{', '.join(VIEWS_KINDS['clips'])}; of several pictures "
+                           f"{', '.join(VIEWS_KINDS['pictures'])}")  # fmt: skip
     data.add_argument("--seed", type=int, default=DEV_SEED, help="first seed of the scenes")
-    data.add_argument("--size", type=int, nargs=2, default=(512, 512), help="of the scenes, pixels")
+    data.add_argument("--size", type=int, nargs=2, help="of the scenes, pixels (default: 512 512; "
+                      "of clips and several pictures 256 256)")  # fmt: skip
     data.add_argument("--detail", type=float, default=1.0, help="scale of emblems and writing")
-    data.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="of the scenes")
+    data.add_argument("--world", choices=(*WORLDS, *VIEWS_WORLDS), default=WORLDS[0],
+                      help="of the scenes; clips, or several pictures of which one holds the "
+                           "answer")  # fmt: skip
+    data.add_argument("--groups", type=int, help="moments of a clip, two frames each (default: 8); "
+                      "pictures asked about at once (default: 3)")  # fmt: skip
     data.add_argument("--hand", choices=(ANY, *TRAINING_HANDS, *HELD_OUT_HANDS), default=HOME,
                       help=f"who draws the scenes; {', '.join(HELD_OUT_HANDS)} were never trained on "
                            f"and need seeds from {DEV_SEED} up")  # fmt: skip
@@ -177,18 +199,23 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     args = p.parse_args(argv)
     _check(p, args)
     sweep = bool(args.sweep)
-    budgets = tuple(args.budgets or (SWEEP_BUDGETS if sweep else BUDGETS))
-    kinds = KINDS_OF[args.world]
-    fine = tuple(kind for kind in kinds if any(mark in _ABOUT[kind] for mark in FINE))
+    is_views = args.world in VIEWS_WORLDS
+    budgets = tuple(args.budgets or (SWEEP_BUDGETS if sweep or is_views else BUDGETS))
+    kinds = VIEWS_KINDS[args.world] if is_views else KINDS_OF[args.world]
+    fine = tuple(kind for kind in kinds if any(mark in _ABOUT.get(kind, "") for mark in FINE))
+    methods = [name for name, make in methods_of(args.world).items() if _is_of(make(), args.world)]
     scoring = "vqa" if args.folder or args.dataset else "exact"
     is_small = Path(args.base) == BUNDLED_BASE
     derived = {
         "words": tuple(provenance.typed(argv)),
-        "methods": tuple(args.methods or (SWEEP_METHODS if sweep else METHODS)),
+        "methods": tuple(
+            args.methods or (SWEEP_METHODS if sweep else methods if is_views else METHODS)
+        ),
         "budgets": budgets,
         "time_budgets": tuple(args.time_budgets or budgets),
         "kinds": tuple(args.kinds or (fine if sweep else kinds)),
         "size": tuple(args.size),
+        "groups": args.groups or GROUPS.get(args.world, 0),
         "details": tuple(map(float, args.sweep[1:])) if sweep else (args.detail,),
         "max_new_tokens": args.max_new_tokens or NEW_TOKENS[scoring],
         "floor": DEFAULT_FLOOR[scoring] if args.floor is None else args.floor,
@@ -198,9 +225,25 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     return Settings(**plain | derived)
 
 
+def _is_of(method: Method | ViewsMethod, world: str) -> bool:
+    """Whether a method can be asked about a world's pictures."""
+    return world != PICTURES or not method.of_clips
+
+
 def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """End the command with an error where arguments do not go together."""
-    partial = [name for name in args.methods or () if EVERY[name]().needs_weights]
+    known = methods_of(args.world)
+    if wrong := [m for m in args.methods or () if m not in known]:
+        p.error(f"--methods {' '.join(wrong)}: not of the world {args.world}")
+    if wrong := [m for m in args.methods or () if not _is_of(known[m](), args.world)]:
+        p.error(f"--methods {' '.join(wrong)}: of clips, not of pictures")
+    is_views = args.world in VIEWS_WORLDS
+    if is_views and (args.sweep or args.time or args.control or args.detail != 1):
+        p.error(f"--sweep, --time, --control and --detail are not for --world {args.world}")
+    if args.groups is not None and not is_views:
+        p.error("--groups is of --world clips and pictures")
+    args.size = args.size or (VIEWS_SIZE if is_views else SCENE_SIZE)
+    partial = [name for name in args.methods or () if known[name]().needs_weights]
     if partial and not args.weights:
         p.error(f"{', '.join(partial)}: without --weights there is no trained part to take out")
     if args.new_weights and not args.resume:

@@ -44,6 +44,18 @@ SCHEMA = pa.schema(
             pa.float32(),
         ),  # 1 where the highest score is on a touched cell; null without one
         ("own_auc", pa.float32()),  # AUC of the score, own boxes against those of other questions
+        # Of clips and several pictures alone (views_rows); `covered_area` is then of the best moments,
+        # as many as are needed.
+        ("seconds", pa.float32()),  # to the first token, nothing shared
+        ("shows", pa.string()),  # pan, cut, moves or still; null of pictures
+        ("moment", pa.float32()),  # 1 where something was kept of as many moments as are needed
+        ("place", pa.float32()),  # 1 where half of the evidence was, at each of as many
+        ("on_evidence", pa.float32()),  # share of the kept tokens in moments that hold evidence
+        # Means over neighbouring moments: of relevance, and Jaccard's index of kept cells; at cuts apart.
+        ("cosine", pa.float32()),
+        ("cosine_cut", pa.float32()),
+        ("overlap", pa.float32()),
+        ("overlap_cut", pa.float32()),
     ]
 )
 KEY = ("picture", "index", "detail", "method", "budget")

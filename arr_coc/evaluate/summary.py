@@ -16,7 +16,10 @@ from arr_coc.evaluate.store import FULL, Pair
 from arr_coc.peers.names import OURS
 
 BOX_MEASURES = ("coverage", "covered_area", "pointing", "own_auc")
-MEASURES = ("right", "anls", "entropy", "tokens", "native", *BOX_MEASURES)
+# Of clips and several pictures; the second ones are also told by what the clip shows.
+COHERENCE = ("cosine", "cosine_cut", "overlap", "overlap_cut")
+VIEWS_MEASURES = ("seconds", "moment", "place", "on_evidence", *COHERENCE)
+MEASURES = ("right", "anls", "entropy", "tokens", "native", *BOX_MEASURES, *VIEWS_MEASURES)
 KEPT_FLOOR = 0.05  # stock accuracy under which a share of it says nothing
 
 
@@ -28,12 +31,14 @@ class Answers:
         kind_names: of the kinds, in the order of their numbers.
         kinds, pictures: `(Q,)` whole numbers from 0: each question's kind and picture.
         values: per method and budget the columns `MEASURES`, `(Q,)` float64, NaN where there is none.
+        shows: `(Q,)` what each question's clip shows; None of pictures.
     """
 
     kind_names: tuple[str, ...]
     kinds: np.ndarray
     pictures: np.ndarray
     values: dict[Pair, dict[str, np.ndarray]]
+    shows: np.ndarray
 
     @property
     def budgets(self) -> list[float]:
@@ -68,8 +73,9 @@ def by_detail(table: pa.Table) -> dict[float, Answers]:
 
 
 def _answers(table: pa.Table) -> Answers:
-    picture_names, kinds, methods, index, budgets = (
-        table.column(name).to_pylist() for name in ("picture", "kind", "method", "index", "budget")
+    picture_names, kinds, methods, index, budgets, shows = (
+        table.column(name).to_pylist()
+        for name in ("picture", "kind", "method", "index", "budget", "shows")
     )
     questions: dict[tuple[str, int], int] = {}
     question_of_row = np.array(
@@ -78,6 +84,8 @@ def _answers(table: pa.Table) -> Answers:
     pictures: dict[str, int] = {}
     kind_numbers = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
     picture_of, kind_of = (np.zeros(len(questions), int) for _ in range(2))
+    shown = np.full(len(questions), None, object)
+    shown[question_of_row] = shows
     for question, picture, kind in zip(question_of_row, picture_names, kinds):
         picture_of[question] = pictures.setdefault(picture, len(pictures))
         kind_of[question] = kind_numbers[kind]
@@ -92,7 +100,7 @@ def _answers(table: pa.Table) -> Answers:
         values[pair] = {name: np.full(len(questions), np.nan) for name in columns}
         for name, column in columns.items():
             values[pair][name][question_of_row[rows]] = column[rows]
-    return Answers(tuple(kind_numbers), kind_of, picture_of, values)
+    return Answers(tuple(kind_numbers), kind_of, picture_of, values, shown)
 
 
 class DetailSummary:
@@ -140,8 +148,11 @@ class DetailSummary:
         }
         for name in BOX_MEASURES:
             entry[name] = self._pooled(values[name])
-        if not np.isnan(values["anls"]).all():
-            entry["anls"] = self._pooled(values["anls"])
+        for name in ("anls", *VIEWS_MEASURES):
+            if not np.isnan(values[name]).all():
+                entry[name] = self._pooled(values[name])
+        if coherence := self.coherence(values):
+            entry["coherence"] = coherence
         if FULL in self.answers.values and pair != FULL:
             entry["against_stock"] = self.difference(pair, FULL)
         return entry
@@ -180,6 +191,16 @@ class DetailSummary:
             "kept": kept,
             "coverage": self._pooled(first["coverage"] - second["coverage"]),
         }
+
+    def coherence(self, values: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+        """The measures `COHERENCE` by what the clips show; those that have none are left out."""
+        found: dict[str, dict[str, Any]] = {}
+        for shown in sorted({own for own in self.answers.shows if own}):
+            here = self.answers.shows == shown
+            each = {name: self._pooled(np.where(here, values[name], np.nan)) for name in COHERENCE}
+            if given := {name: own for name, own in each.items() if own}:
+                found[shown] = given
+        return found
 
     def entropy_auc(self, values: dict[str, np.ndarray]) -> dict[str, Any] | None:
         """How well the first token's entropy separates wrong answers from right ones of the same kind.

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 from tqdm import tqdm
@@ -14,9 +15,10 @@ from tqdm import tqdm
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate import store
 from arr_coc.evaluate.questions import Ref, Source
-from arr_coc.evaluate.settings import Settings
+from arr_coc.evaluate.settings import Settings, methods_of
 from arr_coc.evaluate.store import FULL, Pair
-from arr_coc.peers.methods import EVERY
+from arr_coc.evaluate.views import VIEWS_WORLDS
+from arr_coc.evaluate.views_rows import measure_views
 from arr_coc.qwen.model import ARRCOCQwen
 
 Block = tuple[int, list[tuple[Ref, frozenset[Pair]]]]  # its number; what is pending per question
@@ -91,19 +93,21 @@ class Worker:
         torch.set_num_threads(settings.threads)
         self.settings, self.source, self.rank = settings, source, rank
         self.host = load_host(settings)
-        self.methods = {name: EVERY[name]() for name in settings.methods}
+        known = methods_of(settings.world)
+        self.methods = {name: known[name]() for name in settings.methods}
 
     def __call__(self, block: Block) -> int:
         """Measure one block; returns the number of its rows."""
         number, pending = block
-        rows = evaluate_rows.measure_items(
+        of_one = partial(evaluate_rows.measure_items, batch=self.settings.batch)
+        measure = measure_views if self.settings.world in VIEWS_WORLDS else of_one
+        rows = measure(
             self.host,
             self.methods,
             self.source.load([ref for ref, _ in pending]),
             [pairs for _, pairs in pending],
             dataset=self.source.name,
             scoring=self.source.scoring,
-            batch=self.settings.batch,
             max_new_tokens=self.settings.max_new_tokens,
         )
         store.write_part(self.settings.out, number, self.rank, rows)

@@ -14,10 +14,12 @@ from arr_coc.config import NEW_TOKENS, Config
 from arr_coc.page import frame
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
+from arr_coc.page.several_handlers import SeveralHandlers
 from arr_coc.page.you_handlers import YouHandlers
 from arr_coc.service.choosing import Contest
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
+from arr_coc.service.several import SeveralResult
 
 
 class Endpoints:
@@ -25,6 +27,7 @@ class Endpoints:
 
     def __init__(self, local: LocalHandlers, model: ModelHandlers) -> None:
         self.local, self.model, self.you = local, model, YouHandlers(model)
+        self.several = SeveralHandlers(model)
 
     def compare(
         self,
@@ -100,6 +103,45 @@ class Endpoints:
         said = self.you.refused(image, question, cells)
         fine = gr.validate(True, "")
         return [fine, fine, gr.validate(not said, said)]
+
+    def compare_clip(
+        self,
+        clip: FileData,
+        question: str,
+        share: float = Config.share,
+        frames: int | None = None,
+        fps: float | None = None,
+        max_new_tokens: int = NEW_TOKENS,
+    ) -> SeveralResult:
+        """Ask one question about a moving picture twice: the stock model, then ARR-COC with one budget over all moments.
+
+        Args:
+            clip: an MP4, WebM or GIF file of at most 20 MB, 20 seconds and 9.4 megapixels a frame.
+            question: at most 500 characters.
+            share: share of all moments' visual tokens to keep, 0.05 to 1.
+            frames: how many frames to read, 1 to 64, spread evenly; two make a moment.
+            fps: or how many a second; without either two a second, at least four.
+            max_new_tokens: longest answer in tokens, 1 to 256.
+        """  # noqa: E501  the framework reads one line of a description
+        settings = {"frames": frames, "fps": fps, "max_new_tokens": max_new_tokens}
+        return self.several.clip(clip, question, share, **settings)
+
+    def compare_pictures(
+        self,
+        pictures: list[FileData],
+        question: str,
+        share: float = Config.share,
+        max_new_tokens: int = NEW_TOKENS,
+    ) -> SeveralResult:
+        """Ask one question about several pictures twice: the stock model, then ARR-COC with one budget over all.
+
+        Args:
+            pictures: 1 to 6 JPEG, PNG, WEBP or AVIF files of at most 20 MB each.
+            question: at most 500 characters.
+            share: share of all pictures' visual tokens to keep, 0.05 to 1.
+            max_new_tokens: longest answer in tokens, 1 to 256.
+        """  # noqa: E501  the framework reads one line of a description
+        return self.several.pictures(pictures, question, share, max_new_tokens=max_new_tokens)
 
     def examples(self) -> list[frame.Listed]:
         """The questions of this page's cards with their true answers."""

@@ -11,11 +11,13 @@ from typing import Any
 import gradio as gr
 from gradio.events import Dependency
 
-from arr_coc.page import results, stamps, you
+from arr_coc.page import moments, results, stamps, you
 from arr_coc.page.changes import Played
 from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.refusals import spoken
+from arr_coc.page.sense import Sense
+from arr_coc.page.several_handlers import LOOKING, MOVING, SeveralHandlers
 from arr_coc.page.you_handlers import YouHandlers
 
 ADDRESS = (Path(__file__).parent / "address.js").read_text(encoding="utf-8")
@@ -25,7 +27,16 @@ WEIGHING_JS = f"() => {json.dumps(spoken('Leaves out each kept place in turn…'
 QUIET_JS = f"() => {json.dumps(spoken())}"
 MATTERED_JS = "() => { document.querySelector('#arr-look input[value=mattered]')?.click(); }"
 AGAIN_JS = "() => { window.arrYou.again(); }"
+SEVERAL_LEAD = (
+    "One budget, the one set under the picture above, over all moments of a clip (MP4, WebM or GIF, up to "
+    "20 s), or over all pictures: both looks answer, and a strip shows how many tokens each moment got."
+)
+SEVERAL_LOOKS_JS = f"() => {json.dumps(spoken(LOOKING))}"
+SEVERAL_OLD_JS = "() => { window.arrMoments?.old(); }"
 FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
+
+# What a server in the model's place has not: it does not say where it looked, and sets or refuses these.
+NOT_SERVED = ("matter", "shrunk", "allocator", "glance", "prune", "revision")
 
 
 @dataclass(frozen=True)
@@ -35,10 +46,16 @@ class Below:
     address: gr.HTML  # `address.js`
     matter: gr.Button
     said_matter: gr.HTML
+    sense: Sense | None  # where an owner asks for it
     you_first: gr.Accordion
     you: gr.HTML
     you_said: gr.HTML
     playing: gr.State  # a `you.Round`
+    several_files: gr.File
+    several_question: gr.Textbox
+    several_ask: gr.Button
+    several: gr.HTML  # `moments.js`
+    several_said: gr.HTML
 
 
 def address() -> dict[str, Any]:
@@ -53,13 +70,55 @@ def matter() -> dict[str, Any]:
     return named | {"said_matter": show(spoken(), elem_id="arr-said-matter")}
 
 
-def you_first() -> dict[str, Any]:
+def you_first(*, visible: bool) -> dict[str, Any]:
     """ "You first", closed and empty."""
     named = {"playing": gr.State(time_to_live=3600)}
-    with gr.Accordion(you.TITLE, open=False, elem_id="arr-you-first") as named["you_first"]:
+    with gr.Accordion(you.TITLE, open=False, visible=visible, elem_id="arr-you-first") as named[
+        "you_first"
+    ]:
         named["you"] = show(js_on_load=you.SCRIPT, elem_id="arr-you")
         named["you_said"] = show(spoken(), elem_id="arr-you-said")
     return named
+
+
+def several(*, visible: bool) -> dict[str, Any]:
+    """A clip or several pictures to be asked about, closed and empty."""
+    with gr.Accordion(moments.TITLE, open=False, visible=visible, elem_id="arr-several-fold"):
+        show(f'<p class="arr-lead">{SEVERAL_LEAD}</p>')
+        named: dict[str, Any] = {
+            "several_files": gr.File(
+                label="One clip, or up to six pictures",
+                file_count="multiple",
+                file_types=[*MOVING, "image"],
+                height=140,
+                elem_id="arr-several-files",
+            ),
+            "several_question": gr.Textbox(
+                label="Question about them", max_lines=2, elem_id="arr-several-question"
+            ),
+            "several_ask": gr.Button("Ask about them", elem_id="arr-several-ask"),
+        }
+        named["several_said"] = show(spoken(), elem_id="arr-several-said")
+        named["several"] = show(js_on_load=moments.SCRIPT, elem_id="arr-several")
+    return named
+
+
+def wire_several(
+    below: Below,
+    page: Parts,
+    handlers: SeveralHandlers,
+    quick: dict[str, Any],
+    gpu: dict[str, Any],
+) -> None:
+    """The section's events; `quick` and `gpu` are how events run."""
+    asked = [below.several_files, below.several_question, page.percent]
+    for press in (below.several_ask.click, below.several_question.submit):
+        press(None, None, below.several_said, js=SEVERAL_LOOKS_JS, **quick)
+        press(handlers.on_waiting, None, below.several_said, **quick)
+        running = press(handlers.on_ask, asked, [below.several, below.several_said], **gpu)
+        running.failure(None, None, below.several_said, js=FULL_JS, **quick)
+    # Other words and another budget `moments.js` sees for itself.
+    below.several_files.change(None, None, None, js=SEVERAL_OLD_JS, **quick)
 
 
 def wire_matter(

@@ -44,13 +44,14 @@ HOW = (
 def cost(result: ComparisonResult | None, runs: int = 1) -> str:
     """The chart of stages with its replay, the table, and how it was measured.
 
-    "" before a result, or where the full or the focused look failed; a failed shrunk one is left out.
-    `runs`: how many the times are medians of; `ENOUGH_RUNS` make a verdict.
+    "" before a result, or where the full or the focused look failed or came from a server, which does
+    not tell its stages; a failed shrunk one is left out. `runs`: how many the times are medians of;
+    `ENOUGH_RUNS` make a verdict.
     """
     if result is None:
         return ""
     looks = {key: result[key] for key in LOOKS if _finished(result[key])}
-    if not {"full", "focused"} <= set(looks):
+    if not {"full", "focused"} <= set(looks) or not looks["full"]["stages_s"]:
         return ""
     longest = max(sum(_spent(look).values()) for look in looks.values())
     race = [_run(look) for look in looks.values()]

@@ -18,9 +18,10 @@ from typing import TypedDict
 
 from PIL import Image
 
-from arr_coc.service import intake, journal
+from arr_coc.service import intake, journal, labels
+from arr_coc.service.looks import SERVER_DEVICE
 
-STYLES = ("page.css", "reasons.css", "you.css", "chart.css")
+STYLES = ("page.css", "reasons.css", "you.css", "chart.css", "moments.css")
 CSS = "".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in STYLES)
 # Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
 CARDS_JS = """
@@ -169,6 +170,9 @@ class Wish:
     percent: int
 
 
+LINKED = ("arr_example", "arr_q", "arr_budget")  # what a link can fill in
+
+
 def wish(parameters: Mapping[str, str], examples: list[Example], percent: int) -> Wish:
     """Read `arr_example` (a card's number), `arr_q` and `arr_budget` (percent) of a link.
 
@@ -224,7 +228,9 @@ def badge_ready(
     model = "Small bundled model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
     words = "Learned settings" if learned else "Fixed rules, not learned"
-    if any("weights" in said for said in notices):
+    if device == SERVER_DEVICE:
+        words = "Answers from a server"
+    elif any("weights" in said for said in notices):
         words += "; named weights could not be used"
     about_weights = f"ARR-COC weights: {weights}." if weights else "ARR-COC weights."
     about_weights = escaped(" ".join((about_weights, *notices)))
@@ -270,12 +276,12 @@ def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = ()) -> 
 
 def privacy() -> str:
     """What becomes of what a visitor gives; also where the owner keeps a log of decisions."""
+    unless = ", unless you say whether a map makes sense" * labels.is_on()
     if not journal.is_on():
-        return f"{DELETED}; nothing else is kept."
+        return f"{DELETED}; nothing else is kept{unless}."
     asked = ", and what you asked" if journal.notes_questions() else ""
-    return (
-        f"{DELETED}. What was decided and how long it took is noted{asked}; nothing else is kept."
-    )
+    noted = f"What was decided and how long it took is noted{asked}"
+    return f"{DELETED}. {noted}; nothing else is kept{unless}."
 
 
 def _abilities(kinds: Sequence[str]) -> str:

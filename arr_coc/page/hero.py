@@ -1,7 +1,7 @@
 """Page hero: the comparison on the page in a sentence or two, as escaped HTML.
 
 Made of what was answered and measured, whichever way it went: what the focused look says with how many
-tokens, how soon, and what the shrunk picture says with as many.
+tokens, how fast, and what the picture says shrunk to as few.
 """
 
 import re
@@ -40,7 +40,7 @@ def _focused(result: ComparisonResult, truth: str | None, runs: int) -> str:
     kept, all_tokens = result["tokens_kept"], result["tokens_total"]
     if kept >= all_tokens:
         return f"With all {all_tokens:,} tokens nothing is left out: it says {full}."
-    spent = f"with {kept:,} of {all_tokens:,} tokens{_soon(result, runs)}"
+    spent = f"from {kept:,} of {all_tokens:,} tokens{_soon(result, runs)}"
     same = score_exact(result["focused"]["text"], result["full"]["text"])
     right = truth is not None and score_exact(result["focused"]["text"], truth)
     verb = "Reads" if READS.search(result["question"]) else "Answers"
@@ -55,25 +55,28 @@ def _focused(result: ComparisonResult, truth: str | None, runs: int) -> str:
 
 
 def _shrunk(result: ComparisonResult, truth: str | None) -> str:
-    """What shrinking says with as many; nothing where it was not asked, or nothing was left out."""
+    """What shrinking says with as few; nothing where it was not asked, or nothing was left out."""
     if result["shrunk"] is None or result["tokens_kept"] >= result["tokens_total"]:
         return ""
+    tokens = result["shrunk"]["visual_tokens"]
     if score_exact(result["shrunk"]["text"], result["focused"]["text"]):
-        return "Shrunk to as many it says the same."
+        return f"The whole picture shrunk to {tokens:,} tokens says the same."
     ending = ""
     if truth is not None and score_exact(result["shrunk"]["text"], truth):
         ending = ", and is right"
-    return f"Shrunk to as many it says {_quoted(result['shrunk']['text'])}{ending}."
+    says = _quoted(result["shrunk"]["text"])
+    return f"The whole picture shrunk to {tokens:,} tokens says {says}{ending}."
 
 
 def _soon(result: ComparisonResult, runs: int) -> str:
-    """How soon the first word came beside the full look's; nothing where too few runs were measured."""
+    """How fast its first word was beside the full look's; nothing where too few runs were measured."""
     ratio = shown_ratio(result)
     if runs < ENOUGH_RUNS or not ratio:
         return ""
     if abs(ratio - 1) <= SAME:
-        return ", about as soon"
-    times, word = (ratio, "sooner") if ratio > 1 else (1 / ratio, "later")
+        return ", about as fast"
+    times, word = (ratio, "faster") if ratio > 1 else (1 / ratio, "slower")
+    word += " on this small model" * (result["bundled"] and ratio < 1)
     return f", {times:.1f}× {word}" if times >= 1.1 else f", slightly {word}"
 
 

@@ -107,8 +107,9 @@ class LocalHandlers(Cards):
         return self.opened(chosen) if self.example_of(chosen) else Fresh()
 
     def on_open(self, request: gr.Request) -> tuple:
-        """The page as a link opens it."""
-        return self._asked_for(request.query_params if request else {})
+        """The page as a link opens it; without one, question and budget may be the visitor's by now."""
+        opened = self._asked_for(given := request.query_params if request else {})
+        return opened if any(name in given for name in frame.LINKED) else _untouched(opened)
 
     def on_address(self, event: gr.EventData) -> tuple:
         """Back or forward in the browser: the page as that address opens it."""
@@ -240,6 +241,12 @@ class LocalHandlers(Cards):
             return UNCHANGED
         known = type(percent) in (int, float) and 5 <= percent <= 100
         return share.section(chosen, question, round(percent) if known else PERCENT, self.on_space)
+
+
+def _untouched(opened: tuple) -> tuple:
+    """What opens the page, without the question and the percentage."""
+    *fresh, _ = opened
+    return *Fresh(*fresh)._replace(question=UNCHANGED), UNCHANGED
 
 
 def _parameters(query: Any) -> dict[str, str]:

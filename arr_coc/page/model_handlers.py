@@ -25,7 +25,7 @@ from arr_coc.page.visit import NO_PICTURE, Visit
 from arr_coc.service import comparing, intake, journal, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
 from arr_coc.service.loader import Loader
-from arr_coc.service.looks import Source, empty_look, weights_source
+from arr_coc.service.looks import NO_MAP, SERVER_DEVICE, Source, empty_look, weights_source
 from arr_coc.service.uploads import source_of
 
 LAST_RUNS = 20  # whose seconds tell how long the queue will take
@@ -146,7 +146,7 @@ class ModelHandlers:
         note = results.remark(result, example, as_given, own=visit.drawn is None)
         if result["shrunk"] is None:  # nothing is said of an answer that is not there
             note = SPEAKS_OF_SHRUNK.sub("", note).strip()
-        return note
+        return f"{note} {NO_MAP}".strip() if result["device"] == SERVER_DEVICE else note
 
     def on_stop(self, looks: Any, turn: Turn | None = None, run: Any = "") -> Stopped:
         """After Stop, or whatever overtakes a run: what had come so far stays.

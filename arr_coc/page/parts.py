@@ -264,10 +264,11 @@ def reasons(first: Fresh) -> dict[str, Component]:
     return parts
 
 
-def other_questions() -> dict[str, Component]:
+def other_questions(*, visible: bool) -> dict[str, Component]:
     """Two more questions about the same picture, their button, and where the maps will stand."""
     parts = {}
-    with gr.Accordion("Same picture, other question", open=False, elem_id="arr-others"):
+    label = "Same picture, other question"
+    with gr.Accordion(label, open=False, visible=visible, elem_id="arr-others"):
         with gr.Row(equal_height=True):
             parts["second"] = gr.Textbox(label="Second question", max_length=intake.MAX_QUESTION)
             parts["third"] = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)

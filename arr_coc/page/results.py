@@ -135,6 +135,8 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "", runs: in
             memory_words(full, focused),
         ),
     ]
+    if not full["kv_cache_bytes"]:  # a server does not tell it
+        items.pop()
     source = f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
     return f'<div class="arr-strip">{"".join(items)}</div>{message(note)}{source}'
 
@@ -190,7 +192,7 @@ def cut_words(look: LookResult) -> str:
     if look["ended"] == "length":
         return f"cut off after {look['new_tokens']} token{'s' * (look['new_tokens'] != 1)}"
     spent = sum(look["stages_s"].get(stage, 0.0) for stage in ("prefill", "decode"))
-    return f"stopped after {spent:.0f} s"
+    return f"stopped after {spent:.0f} s" if spent else "stopped for its time"
 
 
 def _answer(key: str, look: LookResult | None, truth: str | None, running: bool) -> str:

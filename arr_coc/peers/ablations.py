@@ -82,7 +82,7 @@ class Framed(ARRCOC):
     def encode(self, call: Call, realization: Realization) -> TokenSet:
         """As ARR-COC, the cells standing elsewhere."""
         cells, picture = realization.allocation, call.ask.picture
-        tokens = call.host.encode_with(encode_in, picture, cells, self.frame)
+        tokens = encode_in(call.host.model.model.visual, picture, cells, self.frame)
         return call.host.adapted(tokens, realization)
 
 

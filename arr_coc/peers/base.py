@@ -48,9 +48,14 @@ class Reduced:
     realization: Realization | None = None
 
     @property
+    def held(self) -> TokenSet:
+        """Every visual token that the language model will hold, the periphery first."""
+        return self.periphery.tokens + self.tokens if self.periphery else self.tokens
+
+    @property
     def visual_tokens(self) -> int:
-        """Visual tokens the language model will hold, the periphery included."""
-        return len(self.tokens) + (len(self.periphery.tokens) if self.periphery else 0)
+        """How many these are."""
+        return len(self.held)
 
 
 class Method(Protocol):
@@ -134,11 +139,11 @@ class Call:
 
     def encode_before(self, index: Tensor, around: bool = False) -> TokenSet:
         """The native tokens at raster `index`; the encoder sees nothing else, or what ARR-COC shows it."""
-        picture = self.ask.picture
+        picture, visual = self.ask.picture, self.host.model.model.visual
         seen = (glance_tokens(picture.grid), HALO) if around else (0, 0.0)
         with self.timed("encode"):
             allocation = self.allocation(index)
-            return self.host.encode_with(encoding.encode_before, picture, allocation, *seen)
+            return encoding.encode_before(visual, picture, allocation, *seen)
 
     def cut(self, tokens: TokenSet, index: Tensor) -> TokenSet:
         """Of every token, the native ones at raster `index`."""

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from PIL import Image
 
 from arr_coc.peers.base import Method, Reduced
 from arr_coc.peers.names import STOCK
+from arr_coc.peers.views import ReducedViews, ViewsMethod
 from arr_coc.qwen.batch import first_token
-from arr_coc.qwen.inputs import Ask
+from arr_coc.qwen.inputs import Ask, Views
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.qwen.preparing import Given
 
 
 @dataclass(frozen=True)
@@ -22,23 +23,23 @@ class Timed:
     """What a method made of a question, and its seconds.
 
     Attributes:
-        ask: the prepared image and prompt.
+        ask: the prepared image, clip or images, and prompt.
         reduced: what the language model was given.
         seconds: from the image to the first word.
         stages: preprocess, the method's own stages, and prefill; what is in none of them is the rest of
             `seconds`.
     """
 
-    ask: Ask
-    reduced: Reduced
+    ask: Ask | Views
+    reduced: Reduced | ReducedViews
     seconds: float
     stages: dict[str, float]
 
 
 def timed(
     host: ARRCOCQwen,
-    method: Method,
-    image: Image.Image,
+    method: Method | ViewsMethod,
+    image: Given,
     text: str,
     question: str,
     budget: Callable[[int], int],
@@ -48,7 +49,7 @@ def timed(
     Args:
         host: whose model reads.
         method: that is timed.
-        image: RGB.
+        image: RGB; or a clip or several images, and a method for those.
         text: what the model is asked.
         question: what the method is told of it.
         budget: visual tokens of an image -> those that the method may spend.
@@ -58,10 +59,11 @@ def timed(
     with torch.inference_mode():
         ask = host.prepare(image, text)
         if method.name == STOCK:
-            _ = ask.picture.patches  # stock needs all of them: this is its preparing
+            # Stock needs all of them: this is its preparing.
+            _ = [picture.patches for picture in ask.pictures]
         host.synchronize()
         prepared = time.perf_counter()
-        reduced = method(host, ask, question, budget(ask.picture.tokens))
+        reduced = method(host, ask, question, budget(ask.tokens))
         host.synchronize()
         chosen = time.perf_counter()
         first_token(host, reduced.prompt, reduced)

@@ -73,3 +73,15 @@ WORDS = {
     "arr-coc-focus-half": "focus held at 0.7: half of the tokens spread evenly",
     "arr-coc-no-spread": "focus held at 1: nothing spread evenly",
 }
+
+# Of those for a clip, or for several pictures.
+VIEWS_WORDS = {
+    "stock": "every visual token",
+    "fewer-frames": "moments evenly apart, the others dropped",
+    "smaller-frames": "every frame, or picture, simply shrunk",
+    "evs": "EVS: what changed most since the moment before, after the encoder",
+    "divprune": "DivPrune: tokens unlike each other over all moments, after the encoder",
+    "arr-coc": "ARR-COC as it is used",
+    "arr-coc-unblended": "nothing blended on from moment to moment, nothing lifted for moving",
+    "arr-coc-each-alone": "each moment decided as a picture by itself, with an equal share",
+}

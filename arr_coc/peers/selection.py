@@ -122,6 +122,21 @@ def dart_select(features: Tensor, k: int, pivots: int = DART_PIVOTS) -> Tensor:
     return torch.tensor(sorted(chosen))
 
 
+def changes(features: Tensor) -> Tensor:
+    """EVS (Bagrov et al. 2025): how far each token is from the one at its place a moment before.
+
+    Args:
+        features: `(G, N, D)` of G moments.
+
+    Returns:
+        `(G, N)` float32, one less the cosine; infinite in the first moment, which is kept whole.
+    """
+    unit = F.normalize(features.float(), dim=-1)
+    changed = torch.full(features.shape[:2], torch.inf, device=features.device)
+    changed[1:] = 1 - (unit[1:] * unit[:-1]).sum(-1)
+    return changed
+
+
 def visionzip_merge(received: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """VisionZip (Yang et al. 2024): dominant tokens by attention, the rest merged into a few.
 

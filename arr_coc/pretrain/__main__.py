@@ -21,6 +21,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -66,6 +67,11 @@ def parse(argv: Sequence[str] | None) -> Settings:
     much.add_argument("--joint-steps", type=int, default=5000)
     much.add_argument("--minutes", type=float, default=math.inf, help="per stage, at most")
     much.add_argument("--tokens", type=int, default=1024, help="visual tokens per batch")
+    much.add_argument(
+        "--average-every", type=int, default=1, metavar="STEPS",
+        help="of several processes: each trains alone for so many steps, then their weights are averaged; "
+             "1 averages the gradients of every step",
+    )  # fmt: skip
     what = parser.add_argument_group("what")
     what.add_argument(
         "--world", choices=tuple(STAGE_VIEWS), default="small",
@@ -94,6 +100,18 @@ def parse(argv: Sequence[str] | None) -> Settings:
     report.add_argument("--eval-n", type=int, default=300, help="questions per kind, 0 for none")
     report.add_argument("--eval-seed", type=int, default=scene.DEV_SEED)
     values = vars(parser.parse_args(argv))
+    _check(parser, values)
+    out = values["out"]
+    values["most"] = tuple(values["most"])
+    values["grow"] = values["grow"] and tuple(values["grow"])
+    values["work"] = values["work"] or out.with_name(out.name + ".work")
+    values["stages"] = tuple(values["stages"])
+    values["steps"] = {stage: values.pop(f"{stage}_steps") for stage in STAGES}
+    return Settings(**values)
+
+
+def _check(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    """End with a sentence about options that do not go together, or are out of range."""
     if unknown := set(values["stages"]) - set(STAGES):
         parser.error(f"unknown stages {sorted(unknown)}; known: {', '.join(STAGES)}")
     if bool(values["text_from"]) != bool(values["vision_from"]):
@@ -105,13 +123,9 @@ def parse(argv: Sequence[str] | None) -> Settings:
         parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")
     if values["largest"] is not None and values["largest"] < large.SIDES[0]:
         parser.error(f"--largest {values['largest']} is below {large.SIDES[0]} pixels")
-    out = values["out"]
-    values["most"] = tuple(values["most"])
-    values["grow"] = values["grow"] and tuple(values["grow"])
-    values["work"] = values["work"] or out.with_name(out.name + ".work")
-    values["stages"] = tuple(values["stages"])
-    values["steps"] = {stage: values.pop(f"{stage}_steps") for stage in STAGES}
-    return Settings(**values)
+    every, save = values["average_every"], values["save_every"]
+    if every < 1 or save % every:
+        parser.error(f"--average-every {every} is not a divisor of --save-every {save}")
 
 
 def start_accelerator(*, device: str, float32: bool) -> Accelerator:

@@ -13,20 +13,31 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from arr_coc.pretrain.labels import ATTRIBUTES, CHARACTERS, HALVES, UNKNOWN, cell_labels
+from arr_coc.pretrain.labels import (
+    ATTRIBUTES,
+    CHARACTERS,
+    HALVES,
+    LARGE_TEXTS,
+    UNKNOWN,
+    cell_labels,
+)
+from arr_coc.pretrain.lessons import lessons
 from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.views import View
-from arr_coc.scenes import asking, drawing, large, writing
+from arr_coc.scenes import asking, drawing, large, moving, several, writing
 from arr_coc.scenes.hands import Style, style_of
-from arr_coc.scenes.layouts import boards, dashboards, papers
+from arr_coc.scenes.moments import ClipQuestion
 from arr_coc.scenes.questions import Question, Thing
 from arr_coc.scenes.scene import DEV_SEED, Canvas, Scene, make_scene
 
 # A batch's pictures share so many questions per visual token, which keeps the text side's cost alike
 # in all batches; each has between the fewest and the most of its view, where it has as many.
 QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS = 0.16, 2
-# The share of a kind's questions that is used: what is plentiful and easy is asked less.
+# The share of a kind's questions that is used in the small world, and where the large one is drawn for
+# other kinds: what is plentiful and easy is asked less.
 KIND_SHARES = {"colour": 0.25, "exists": 0.35, "where": 0.4, "leftmost": 0.8, "setting": 0.3}
+KIND_SHARES |= {"attribute": 0.4, "beside": 0.5}
+Asked = Question | ClipQuestion
 SEEDS_PER_BATCH = 1024  # more than a batch has pictures: batches share no scene
 # In this share of the scenes small things are as large as in evaluation, in the others they are drawn
 # at a factor from the range.
@@ -38,24 +49,27 @@ PIXELS_PER_PLATE = 4000  # one attempt at a plate for so many pixels of a pictur
 MONTH_SHARE = 0.2  # so many of the plates with a word show a month
 # For the large world, so many of the plates show what else is written there, or a time.
 LARGE_TEXT_SHARE, TIME_SHARE = 0.5, 0.3
-LARGE_TEXTS = (*boards.PLACES, *papers.FORM_FIELDS, *papers.GOODS, *dashboards.TITLES)
-LARGE_TEXTS += tuple(label for labels in dashboards.LABELS for label in labels)
 
 
 class Batch(NamedTuple):
     """Pictures of one size, what their visual tokens show, and the questions about each.
 
-    `images` (n, H, W, 3) uint8; `cells` as `cell_labels` gives them, each (n, h * w, ...).
+    `images` (n, H, W, 3) uint8, of a batch of clips (n, 2, H, W, 3), a row a moment; `cells` as
+    `cell_labels` gives them, each (n, h * w, ...). Where several pictures, or the moments of a clip, are
+    asked together, `blocks` of them follow each other and share an entry of `questions`; `seconds` are
+    those of a clip's moments, None of pictures.
     """
 
     images: torch.Tensor
     cells: dict[str, torch.Tensor]
-    questions: Sequence[Sequence[Question]]
+    questions: Sequence[Sequence[Asked]]
+    blocks: int = 1
+    seconds: tuple[float, ...] | None = None
 
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of visual tokens, of every picture."""
-        return self.images.shape[1] // CELL, self.images.shape[2] // CELL
+        return self.images.shape[-3] // CELL, self.images.shape[-2] // CELL
 
     def cells_on(self, device: torch.device) -> dict[str, torch.Tensor]:
         """The labels on `device`."""
@@ -93,18 +107,30 @@ class Batches(Dataset):
 
     def __getitem__(self, step: int) -> Batch:
         view = self._view(step)
-        count = max(1, self.tokens * CELL**2 // (view.size[0] * view.size[1]))
+        pixels = view.size[0] * view.size[1] * view.blocks
+        count = max(1, self.tokens * CELL**2 // pixels)
         number = step * self.world + self.rank
         rng = np.random.default_rng((self.first_seed, number, 1))
+        extra: Sequence[list[Question]] = [[]] * count
         if view.source == "easy-vqa":
             batch = easy_vqa_batch(rng, count, view.size)
+        elif view.source in ("clips", "several"):
+            draw = clips_batch if view.source == "clips" else several_batch
+            seeds = [self._first_seed_of(number) + i for i in range(count)]
+            batch = draw(rng, seeds, view)
         elif view.source == "plates":
             batch = collate(self._plates(view, rng, number, count), view.size)
         else:
-            batch = collate(self._scenes(view, rng, step, count), view.size)
+            scenes = self._scenes(view, rng, step, count)
+            batch = collate(scenes, view.size)
+            extra = [lessons(rng, scene, view.lessons) for scene in scenes]
         per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count
         most = max(FEWEST_QUESTIONS, min(view.most_questions, per_picture))
-        chosen = [_chosen(about, rng, most) for about in batch.questions]
+        thinned = view.world == "small" or view.besides
+        chosen = [
+            _chosen(about, rng, most - len(more), thinned=thinned) + more
+            for about, more in zip(batch.questions, extra, strict=True)
+        ]
         if view.put_share:
             chosen = [[_put(q, rng, view.put_share) for q in about] for about in chosen]
         return batch._replace(questions=chosen)
@@ -144,18 +170,21 @@ class Batches(Dataset):
                 hand=view.hand,
                 world=view.world,
                 most=most,
+                besides=view.besides,
             )
             for i, detail in enumerate(details)
         ]
 
 
-def _chosen(questions: Sequence[Question], rng: np.random.Generator, most: int) -> list[Question]:
-    """At most `most` of the questions, in any order, the plentiful kinds thinned out."""
-    kept = [q for q in questions if rng.random() < KIND_SHARES.get(q.kind, 1)]
+def _chosen(
+    questions: Sequence[Asked], rng: np.random.Generator, most: int, *, thinned: bool
+) -> list[Asked]:
+    """At most `most` of the questions, in any order; `thinned` of plentiful kinds only a share."""
+    kept = [q for q in questions if not thinned or rng.random() < KIND_SHARES.get(q.kind, 1)]
     return [kept[i] for i in rng.permutation(len(kept))[:most]]
 
 
-def _put(question: Question, rng: np.random.Generator, share: float) -> Question:
+def _put(question: Asked, rng: np.random.Generator, share: float) -> Asked:
     """The question, in a share of the cases as somebody may put it."""
     if rng.random() >= share:
         return question
@@ -250,7 +279,36 @@ def easy_vqa_batch(rng: np.random.Generator, count: int, size: tuple[int, int]) 
     """`count` pictures of easy-VQA's train split at `size`; nobody labelled their tokens."""
     numbers = rng.choice(sorted(easy_vqa_split("train")[1]), count)
     images, questions = easy_vqa_pictures("train", numbers, size)
+    return Batch(images, _unlabelled(count, size), questions)
+
+
+def clips_batch(rng: np.random.Generator, seeds: Sequence[int], view: View) -> Batch:
+    """The drawn clips of some seeds, all as fast: what stands before their questions is the same."""
+    fps = moving.FPS[rng.integers(len(moving.FPS))]
+    how = {"groups": view.blocks, "size": view.size, "kinds": view.kinds, "hand": view.hand}
+    clips = [moving.make_clip(seed, **how) for seed in seeds]
+    frames = torch.from_numpy(np.stack([np.asarray(f) for clip in clips for f in clip.frames]))
+    images = frames.unflatten(0, (-1, moving.FRAMES))  # (n * blocks, 2, H, W, 3)
+    # A moment's time is the mean of its frames', as the stock processor has it.
+    seconds = tuple((moving.FRAMES * i + (moving.FRAMES - 1) / 2) / fps for i in range(view.blocks))
+    cells = _unlabelled(len(images), view.size)
+    return Batch(images, cells, [clip.questions for clip in clips], view.blocks, seconds)
+
+
+def several_batch(rng: np.random.Generator, seeds: Sequence[int], view: View) -> Batch:
+    """So many pictures at once for each of some seeds."""
+    drawn = [
+        several.make_several(seed, count=view.blocks, size=view.size, hand=view.hand)
+        for seed in seeds
+    ]
+    pictures = [np.asarray(picture) for one in drawn for picture in one.pictures]
+    images = torch.from_numpy(np.stack(pictures))
+    cells = _unlabelled(len(images), view.size)
+    return Batch(images, cells, [one.questions for one in drawn], view.blocks)
+
+
+def _unlabelled(count: int, size: tuple[int, int]) -> dict[str, torch.Tensor]:
+    """The labels of pictures whose tokens nobody labelled."""
     tokens = size[0] * size[1] // CELL**2
     cells = {key: torch.full((count, tokens), UNKNOWN) for key in ATTRIBUTES}
-    cells["characters"] = torch.zeros(count, tokens, HALVES * len(CHARACTERS))
-    return Batch(images, cells, questions)
+    return cells | {"characters": torch.zeros(count, tokens, HALVES * len(CHARACTERS))}

@@ -9,15 +9,23 @@ import numpy as np
 from PIL import Image
 
 from arr_coc.scenes import drawing, writing
+from arr_coc.scenes.layouts import boards, dashboards, papers
 from arr_coc.scenes.questions import Thing, neighbour
 from arr_coc.scenes.scene import DETAIL_CODE, Scene
 
+# What boards, papers and dashboards show in words: what stands there, and what names it.
+ENTRIES = (*papers.FORM_FIELDS, *papers.GOODS)
+ENTRIES += tuple(label for labels in dashboards.LABELS for label in labels)
+LARGE_TEXTS = (*boards.PLACES, *ENTRIES, *dashboards.TITLES)
 # What a visual token can carry, 0 being "nothing" everywhere.
-THING_NAMES = ("", *drawing.glyph_names(), *drawing.HOSTS)
-THING_NAMES += (*writing.QUARTERS, *writing.FIELDS)
+THING_NAMES = ("", *drawing.glyph_names(), *drawing.HOSTS, *writing.QUARTERS, *writing.FIELDS)
+THING_NAMES = tuple(dict.fromkeys((*THING_NAMES, *ENTRIES)))
 COLOUR_NAMES = ("", *drawing.COLOURS)
-WRITTEN_WORDS = ("", *writing.WORDS, *writing.MONTHS)
+WRITTEN_WORDS = tuple(dict.fromkeys(("", *writing.WORDS, *writing.MONTHS, *LARGE_TEXTS)))
 EMBLEM, WRITING = 1, 2  # classes of "detail"
+# Classes of "extent": the root of a thing's area, in visual tokens, the first up to the least of these,
+# each of the others up to so many times the one before it, the last everything above.
+EXTENTS, LEAST_EXTENT, EXTENT_STEP = 10, 0.8, 1.25
 ATTRIBUTES = {  # name -> number of classes
     "name": len(THING_NAMES),
     "colour": len(COLOUR_NAMES),
@@ -26,6 +34,7 @@ ATTRIBUTES = {  # name -> number of classes
     "tens": 1 + 10,  # 1 + first digit of what is written here
     "units": 1 + 10,  # 1 + second digit
     "word": len(WRITTEN_WORDS),
+    "extent": 1 + EXTENTS,  # how large the thing here is
     "copies": 1 + 4,  # how many things of this name there are, four standing for more too
     "left": len(THING_NAMES),  # what is left of the thing here
     "above": len(THING_NAMES),
@@ -52,6 +61,7 @@ def cell_labels(scene: Scene, h: int, w: int) -> dict[str, np.ndarray]:
         here = share > most
         most[here] = share[here]
         labels["colour"][here] = COLOUR_NAMES.index(thing.colour or "")
+        labels["extent"][here] = _extent(thing.box, scene.image.size, h, w)
         for key, value in _thing_labels(thing, scene.objects, names).items():
             labels[key][here] = value
         row, column = _cell_of(thing.box, scene.image.size, h, w)
@@ -92,6 +102,13 @@ def _thing_labels(thing: Thing, things: Sequence[Thing], names: list[str]) -> di
     left, above = (_class_of(other.name) if other else 0 for other in neighbours)
     copies = min(names.count(thing.name), ATTRIBUTES["copies"] - 1)
     return {"name": _class_of(thing.name), "copies": copies, "left": left, "above": above}
+
+
+def _extent(box: Sequence[float], size: tuple[int, int], h: int, w: int) -> int:
+    """The class of a box's extent in a picture of `size`."""
+    across, down = (box[2] - box[0]) * w / size[0], (box[3] - box[1]) * h / size[1]
+    steps = np.log(max(np.sqrt(across * down), LEAST_EXTENT) / LEAST_EXTENT) / np.log(EXTENT_STEP)
+    return min(EXTENTS, 1 + int(np.ceil(steps)))
 
 
 def _class_of(name: str) -> int:

@@ -41,7 +41,7 @@ def train(run: Run, accelerator: Accelerator, settings: Settings) -> None:
 
 def train_stage(run: Run, accelerator: Accelerator, settings: Settings) -> None:
     """Train `run.stage` from `run.step` to its number of steps, or until its minutes are over."""
-    stage, steps = run.stage, settings.steps[run.stage]
+    stage, steps, every = run.stage, settings.steps[run.stage], settings.average_every
     batches = draw_batches(run, accelerator, settings)
     scale = settings.joint_lr_scale if stage == "joint" else 1.0
     plain = optimizers(run, lr=settings.lr * scale, muon_lr=settings.muon_lr * scale)
@@ -55,21 +55,27 @@ def train_stage(run: Run, accelerator: Accelerator, settings: Settings) -> None:
     meter = Meter(run)
     for batch in batches:
         spent = run.seconds.get(stage, 0.0) / 60 / settings.minutes
-        progress = furthest(accelerator, max(run.step / steps, spent))
-        if progress >= 1:
-            break
+        progress = max(run.step / steps, spent)
+        if run.step % every == 0 or run.step >= steps:  # all processes are at the same step here
+            progress = furthest(accelerator, progress)
+            if progress >= 1:
+                break
         for opt, base in zip(opts, rates, strict=True):
             opt.param_groups[0]["lr"] = base * rate(run.step, progress)
         with accelerator.autocast():
             loss, scores = LOSSES[stage](run, batch)
-        update(accelerator, opts, loss)
+        update(accelerator, opts, loss, alone=every > 1)
         meter.add(len(batch.images) * accelerator.num_processes, scores | {"loss": loss.item()})
+        if every > 1 and run.step % every == 0:
+            average_weights(accelerator, opts)
         if run.step % settings.log_every == 0:
             accelerator.print(f"{stage} {run.step}/{steps} {meter.line()}", flush=True)
         if run.step % settings.save_every == 0:
             save_checkpoint(accelerator, settings.work)
             if stage == "joint" and settings.publish and accelerator.is_main_process:
                 publish(run, folder=settings.out, trained_on=settings.trained_on)
+    if every > 1:
+        average_weights(accelerator, opts)
     save_checkpoint(accelerator, settings.work)
     accelerator.free_memory()  # the next stage has other optimizers
 
@@ -122,32 +128,60 @@ def rate(step: int, progress: float) -> float:
     return min(1.0, (step + 1) / WARMUP_STEPS) * (1 - (1 - LEAST_RATE) * down)
 
 
-def update(accelerator: Accelerator, opts: list[AcceleratedOptimizer], loss: torch.Tensor) -> None:
-    """One step of all optimizers, by gradients averaged over the processes and clipped together."""
+def update(
+    accelerator: Accelerator,
+    opts: list[AcceleratedOptimizer],
+    loss: torch.Tensor,
+    *,
+    alone: bool = False,
+) -> None:
+    """One step of all optimizers, by gradients averaged over the processes and clipped together.
+
+    `alone` leaves each process with its own gradients.
+    """
     accelerator.backward(loss)
-    params = [p for opt in opts for p in opt.param_groups[0]["params"]]
-    average_gradients(accelerator, params)
+    params = trained(opts)
+    for p in params:
+        # What no process used in a batch has no gradient, and its optimizer would skip it. Here it counts
+        # as zero, so that momentum and weight decay go on, as they did when the base was trained.
+        if accelerator.num_processes > 1:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+    if not alone:
+        average_gradients(accelerator, params)
     accelerator.clip_grad_norm_(params, GRADIENT_NORM)
     for opt in opts:
         opt.step()
         opt.zero_grad()
 
 
+def trained(opts: list[AcceleratedOptimizer]) -> list[nn.Parameter]:
+    """The parameters that the optimizers train."""
+    return [p for opt in opts for p in opt.param_groups[0]["params"]]
+
+
 def average_gradients(accelerator: Accelerator, params: list[nn.Parameter]) -> None:
     """Average the gradients over all processes.
 
-    Not left to DistributedDataParallel: what no process used in a batch (the read-outs where nobody
-    labelled the pictures, the text side where there is no question) has no gradient there, and its
-    optimizer would skip it. Here it counts as zero, so that momentum and weight decay go on, as they
-    did when the published base was trained. Besides, the stock model stays unwrapped.
+    Not left to DistributedDataParallel, which knows nothing of gradients that are missing (`update`).
+    Besides, the stock model stays unwrapped.
     """
-    if accelerator.num_processes == 1:
-        return
-    for p in params:
-        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-    grads = [p.grad for p in params]
-    # One vector: a single exchange instead of one per parameter.
-    vector_to_parameters(accelerator.reduce(parameters_to_vector(grads), "mean"), grads)
+    if accelerator.num_processes > 1:
+        average(accelerator, [p.grad for p in params])
+
+
+@torch.no_grad()
+def average_weights(accelerator: Accelerator, opts: list[AcceleratedOptimizer]) -> None:
+    """Average what is trained over all processes, which have gone on alone since the last time.
+
+    Local SGD (Stich, 1805.09767): nobody waits at every step for whoever had the longer batch.
+    """
+    average(accelerator, trained(opts))
+
+
+def average(accelerator: Accelerator, tensors: list[torch.Tensor]) -> None:
+    """Average tensors over all processes, in place."""
+    # One vector: a single exchange instead of one per tensor.
+    vector_to_parameters(accelerator.reduce(parameters_to_vector(tensors), "mean"), tensors)
 
 
 def furthest(accelerator: Accelerator, progress: float) -> float:

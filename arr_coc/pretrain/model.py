@@ -228,20 +228,25 @@ def build_image_processor(
 
 
 def patchify(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """`(n, H, W, 3)` uint8 -> what the image processor gives when it need not resize.
+    """What the image processor gives when it need not resize.
 
-    Returns pixels `(n * H/16 * W/16, 3 * 2 * 16 * 16)` float32 in [-1, 1], a row per patch, and
-    `image_grid_thw` `(n, 3)`.
+    Args:
+        images: `(n, H, W, 3)` uint8, or `(n, 2, H, W, 3)` for moments of a clip, two frames each.
+
+    Returns:
+        Pixels `(n * H/16 * W/16, 3 * 2 * 16 * 16)` float32 in [-1, 1], a row per patch, and
+        `image_grid_thw` `(n, 3)`. The stock encoder looks at each moment of a clip by itself, so moments
+        come as pictures do.
     """
-    n, height, width, _ = images.shape
+    if images.ndim == 4:  # a still picture is two equal frames
+        images = images[:, None].expand(-1, TEMPORAL, -1, -1, -1)
+    n, _, height, width, _ = images.shape
     gh, gw = height // PATCH, width // PATCH
     x = images.float().mul(2 / 255).sub(1)
-    x = x.view(n, gh // MERGE, MERGE, PATCH, gw // MERGE, MERGE, PATCH, 3)
+    x = x.view(n, TEMPORAL, gh // MERGE, MERGE, PATCH, gw // MERGE, MERGE, PATCH, 3)
     # The four patches of a merge unit follow each other, then the units row by row; within a patch
-    # colour, then rows and columns of pixels.
-    x = x.permute(0, 1, 4, 2, 5, 7, 3, 6)  # (n, h, w, MERGE, MERGE, 3, PATCH, PATCH)
-    # A still picture is two equal frames, between colour and rows.
-    x = x.reshape(n * gh * gw, 3, 1, PATCH * PATCH).expand(-1, -1, TEMPORAL, -1)
+    # colour, then frames, then rows and columns of pixels.
+    x = x.permute(0, 2, 5, 3, 6, 8, 1, 4, 7)  # (n, h, w, MERGE, MERGE, 3, TEMPORAL, PATCH, PATCH)
     grid = torch.tensor([[1, gh, gw]]).expand(n, 3)
     return x.reshape(n * gh * gw, -1), grid
 

@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
 
 from arr_coc.pretrain import model as pretrain_model
+from arr_coc.pretrain import packed_attention
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.checkpoints import last_checkpoint, read_run
 from arr_coc.pretrain.codes import Codes, Heads
@@ -50,6 +51,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.packer = Packer(self.tokenizer)
+        packed_attention.install(self.model)
 
     @property
     def device(self) -> torch.device:

@@ -55,9 +55,9 @@ def evaluate(
             ]
             seed += batch
             if with_questions := [scene for scene in drawn if scene.questions]:
-                images, _, questions = collate(with_questions, size)
+                shown = collate(with_questions, size)
                 with accelerator.autocast():
-                    right += answered_exactly(run, images, questions)
+                    right += answered_exactly(run, shown.images, shown.questions)
         rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
     return {"size": list(size), "first_seed": first_seed, "kinds": rows}
 

@@ -27,6 +27,7 @@ class Settings:
         steps: by stage.
         minutes: of each stage, at most.
         tokens: visual tokens per batch and process.
+        average_every: steps after which processes average their weights; 1: at each, their gradients.
         world: key of `views.STAGE_VIEWS`: "small" pictures, or those of the large world as well.
         most: things that a question of the large world counts or compares at most, at the first step and
             at the last.
@@ -58,6 +59,7 @@ class Settings:
     steps: Mapping[str, int]
     minutes: float
     tokens: int
+    average_every: int
     world: str
     most: tuple[int, int]
     largest: int | None

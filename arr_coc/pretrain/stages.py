@@ -60,7 +60,7 @@ def align_loss(run: Run, batch: Batch) -> tuple[torch.Tensor, Scores]:
 def joint_loss(run: Run, batch: Batch) -> tuple[torch.Tensor, Scores]:
     """Pictures and questions through the whole model, naming kept up on the side.
 
-    A batch may have no questions (reading practice) or no labels (easy-VQA).
+    A batch may have no questions (reading practice) or no labels (easy-VQA, clips, several pictures).
     """
     planes = encode_pictures(run, batch.images)
     named = run.heads.losses(planes[0], batch.cells_on(run.device), *batch.grid)
@@ -83,7 +83,10 @@ LOSSES: dict[str, Callable[[Run, Batch], tuple[torch.Tensor, Scores]]] = {
 
 
 def encode_pictures(run: Run, images: torch.Tensor) -> list[torch.Tensor]:
-    """`(n, H, W, 3)` uint8 -> the encoder's main plane and DeepStack planes, `(n * h * w, D)`."""
+    """The encoder's main plane and DeepStack planes, `(n * h * w, D)`, of `Batch.images`.
+
+    n counts all pictures, those that stand together too, and the moments of clips.
+    """
     pixels, grid_thw = patchify(images.to(run.device))
     output = run.model.model.visual(pixels, grid_thw=grid_thw.to(run.device), return_dict=True)
     return [output.pooler_output, *output.deepstack_features]
@@ -93,22 +96,30 @@ def question_loss(
     run: Run, batch: Batch, planes: list[torch.Tensor]
 ) -> tuple[torch.Tensor, Scores]:
     """Cross-entropy of the true answers, every token alike, and the share right per kind."""
-    packed = run.packer.pack(batch.questions, *batch.grid).to(run.device)
-    logits = answer_logits(run, packed, planes)
+    packed = run.packer.pack(
+        batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
+    )
+    packed = packed.to(run.device)
+    logits = answer_logits(run, packed, planes, "image" if batch.seconds is None else "video")
     right = questions_right(logits.argmax(-1) == packed.labels, packed.question_of)
     return F.cross_entropy(logits, packed.labels), share_by_kind(batch.questions, right)
 
 
-def answer_logits(run: Run, packed: Packed, planes: list[torch.Tensor]) -> torch.Tensor:
-    """Logits `(A, vocabulary)` float32 at every place of `packed` that has a label."""
+def answer_logits(
+    run: Run, packed: Packed, planes: list[torch.Tensor], modality: str = "image"
+) -> torch.Tensor:
+    """Logits `(A, vocabulary)` float32 at every place of `packed` that has a label.
+
+    `modality` is "video" where `planes` are of moments of clips.
+    """
     encoded = BaseModelOutputWithDeepstackFeatures(
         pooler_output=(planes[0],), deepstack_features=[(plane,) for plane in planes[1:]]
     )
     hidden = run.model.model(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
-        attention_mask=packed.mask,
-        mm_encoder_outputs={"image": encoded},
+        layout=packed.layout,
+        mm_encoder_outputs={modality: encoded},
         use_cache=False,
     ).last_hidden_state  # (B, L, D)
     return run.model.lm_head(hidden[packed.rows, packed.columns]).float()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
+from arr_coc.scenes.moments import CLIP_KINDS, STILL_KINDS
 from arr_coc.scenes.richer import RICHER_KINDS
 from arr_coc.scenes.scene import WORLDS
 
@@ -18,11 +19,13 @@ MOST_QUESTIONS = 10  # about a picture of the small world
 class View:
     """A share of the batches: scenes drawn on `canvas`, shown at `size` (width, height, pixels).
 
-    `source` is "scenes", "plates" (reading practice for the vision side: many plates, no questions)
-    or "easy-vqa" (the pictures of its train split, 64 x 64, enlarged to `size`). `kinds` limits what
-    scenes are asked, `hand` names who draws them: one of `TRAINING_HANDS`, or `ANY` of these. `world`
-    is one of `scene.WORLDS`. Each picture is asked at most `most_questions`, of which a share of
-    `put_share` is put as people put them (`asking`).
+    `source` is "scenes", "plates" (reading practice for the vision side: many plates, no questions),
+    "easy-vqa" (the pictures of its train split, 64 x 64, enlarged to `size`), "clips" of as many moments
+    as `blocks` says, or "several", so many pictures that are asked together. `kinds` limits what
+    scenes are asked; with `besides`, in the large world alone, they are drawn for these and asked all
+    else too. `hand` names who draws them: one of `TRAINING_HANDS`, or `ANY` of these. `world` is one of
+    `scene.WORLDS`. Each picture is asked at most `most_questions`, of which at most `lessons` are for
+    practice alone, and a share of `put_share` is put as people put them (`asking`).
     """
 
     share: float
@@ -34,6 +37,9 @@ class View:
     world: str = WORLDS[0]
     most_questions: int = MOST_QUESTIONS
     put_share: float = 0.0
+    blocks: int = 1
+    besides: bool = False
+    lessons: int = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError for a hand that is not for training, or an unknown world."""
@@ -69,7 +75,8 @@ VIEWS = (
     View(0.09, (384, 384), (384, 384), kinds=("count",)),
     View(0.12, FULL, FULL, kinds=("count",)),
 )
-LABELLED_VIEWS = tuple(view for view in VIEWS if view.source != "easy-vqa")
+LABELLED = ("scenes", "plates")  # sources that say of each visual token what it shows
+LABELLED_VIEWS = tuple(view for view in VIEWS if view.source in LABELLED)
 QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
     View(0.6, SMALL, SMALL),
     View(0.1, WIDE, WIDE),
@@ -80,12 +87,18 @@ QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
 # ------------------------------------------------------------------------------ the large world
 
 # Of the questions come as people put them: politely, without a mark, with an instruction.
-PUT_SHARE = 0.4
+PUT_SHARE = 0.3
 # A large picture is encoded once for many questions: its text costs less than its visual tokens.
 MOST_LARGE_QUESTIONS = 24
+LESSONS = 5
 LARGE, MIDDLE, BROAD, HIGH = (1024, 1024), (768, 768), (1280, 800), (800, 1280)
 RICHER = tuple(RICHER_KINDS)
-LARGE_READING = ("board_row", "paper", "sign_beside", "cheaper", "price", "number", "word")
+# Kinds that are learned slowly, those together that a layout can be asked at once: left to chance, half of
+# the questions were of four easy kinds, and these got less than one in a hundred each.
+CHARTS, LINES = ("chart_highest", "bar", "chart_value"), ("board_row",)
+PAPERS, PRICES = ("form", "paper"), ("cheapest", "cheaper")
+COUNTS, PAIRS = ("count", "count_colour"), ("same_colour",)
+RELATIONS, WRITTEN = ("larger", "relation", "sign_beside"), ("number", "word", "sign_beside")
 
 
 def _large(
@@ -104,6 +117,8 @@ def _large(
         world="large",
         most_questions=MOST_LARGE_QUESTIONS,
         put_share=PUT_SHARE,
+        besides=kinds is not None,
+        lessons=LESSONS,
     )
 
 
@@ -114,25 +129,77 @@ def _scaled(views: Sequence[View], share: float, **changes: str | float) -> tupl
 
 
 OF_THE_LARGE_WORLD = (
-    _large(0.20, LARGE),
-    _large(0.08, LARGE, FULL),
-    _large(0.14, MIDDLE),
-    _large(0.08, BROAD),
-    _large(0.04, HIGH),
-    _large(0.12, FULL),
-    _large(0.12, LARGE, kinds=RICHER),
-    _large(0.08, MIDDLE, kinds=RICHER),
-    _large(0.08, LARGE, kinds=LARGE_READING),
-    _large(0.06, FULL, kinds=("count", "count_colour")),
+    _large(0.14, LARGE),
+    _large(0.06, LARGE, FULL),
+    _large(0.08, MIDDLE),
+    _large(0.06, BROAD),
+    _large(0.02, HIGH),
+    _large(0.06, FULL),
+    _large(0.10, LARGE, kinds=RICHER),
+    _large(0.05, LARGE, kinds=CHARTS),
+    _large(0.06, FULL, kinds=CHARTS),
+    _large(0.03, LARGE, kinds=LINES),
+    _large(0.05, FULL, kinds=LINES),
+    _large(0.04, MIDDLE, kinds=PAPERS),
+    _large(0.05, MIDDLE, kinds=PRICES),
+    _large(0.06, FULL, kinds=PRICES),
+    _large(0.06, FULL, kinds=COUNTS),
+    _large(0.08, FULL, kinds=PAIRS),
+    _large(0.06, FULL, kinds=RELATIONS),
+    _large(0.04, MIDDLE, kinds=WRITTEN),
+)
+
+
+def _together(
+    share: float,
+    source: str,
+    blocks: int,
+    size: tuple[int, int] = SMALL,
+    kinds: tuple[str, ...] | None = None,
+) -> View:
+    """A view of clips or of several pictures, of the small world's things by any hand."""
+    return View(
+        share,
+        size,
+        size,
+        source,
+        kinds=kinds,
+        hand=ANY,
+        most_questions=MOST_LARGE_QUESTIONS,
+        put_share=PUT_SHARE,
+        blocks=blocks,
+    )
+
+
+# What only a clip can be asked; in a clip that is asked everything it is one question in seven.
+TIME_KINDS = tuple(kind for kind in CLIP_KINDS if kind not in STILL_KINDS)
+# Few moments to many.
+TOGETHER = (
+    _together(0.04, "clips", 4, (192, 192), TIME_KINDS),
+    _together(0.03, "clips", 8, SMALL, TIME_KINDS),
+    _together(0.02, "clips", 8),
+    _together(0.01, "clips", 16),
+    _together(0.04, "several", 3),
+    _together(0.01, "several", 2),
+)
+# What is learned slowly, in pictures that cost little: a quarter of the visual tokens.
+SMALL_LESSONS = tuple(
+    View(share, SMALL, SMALL, kinds=kinds, hand=ANY, put_share=PUT_SHARE)
+    for share, kinds in (
+        (0.05, ("chart_highest", "chart_value")),
+        (0.04, ("count",)),
+    )
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.3, put_share=PUT_SHARE),
-    *_scaled(LABELLED_VIEWS, 0.2, put_share=PUT_SHARE, hand=ANY),
-    View(0.05, FULL, FULL, "plates", hand=ANY, world="large"),
-    *_scaled(OF_THE_LARGE_WORLD, 0.45),
+    *_scaled(VIEWS, 0.12, put_share=PUT_SHARE),
+    *_scaled(LABELLED_VIEWS, 0.12, put_share=PUT_SHARE, hand=ANY),
+    View(0.06, FULL, FULL, "plates", hand=ANY, world="large"),
+    *SMALL_LESSONS,
+    *_scaled(OF_THE_LARGE_WORLD, 0.62),
+    *TOGETHER,
 )
-LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source != "easy-vqa")
+LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source in LABELLED)
 
 
 def at_most(views: Sequence[View], side: int | None) -> tuple[View, ...]:

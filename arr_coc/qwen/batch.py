@@ -3,7 +3,8 @@
 Rows are padded on the right: a real token never sees a pad (causal in the prefill, masked while
 decoding) and no row of attention is empty. A periphery that a method left in a KV cache is put in
 front of its fovea in the one prefill, which gives the same (the glance law in DESIGN). A test holds
-that the ids are those of `ARRCOCQwen.generate`.
+that the ids are those of `ARRCOCQwen.generate`. A row about a clip or several pictures has a set of visual
+tokens for each block of its prompt; the rows of one batch are of one modality.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,9 @@ from transformers import DynamicCache
 from arr_coc.qwen import finite
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
-from arr_coc.qwen.inputs import Prompt
+from arr_coc.qwen.prompts import IMAGE, Prompt
 
+Held = TokenSet | Sequence[TokenSet]  # of a prompt's one block, or of each
 UNUSED_ID = 0  # where the tokenizer names no pad: any id that is not the image's
 
 
@@ -32,11 +34,9 @@ class Greedy:
     entropy: float
 
 
-def held_tokens(reduced: Any) -> TokenSet:
-    """Every visual token that the language model holds for a `peers.Reduced`, periphery first."""
-    if reduced.periphery is None:
-        return reduced.tokens
-    return reduced.periphery.tokens + reduced.tokens
+def blocks_of(held: Held) -> list[TokenSet]:
+    """The visual tokens of each block of a prompt."""
+    return [held] if isinstance(held, TokenSet) else list(held)
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Padded:
         positions: `(4, B, L)` as `Prompt.position_ids`.
         lengths: `(B,)` int64, tokens of each row.
         tokens: the visual tokens of all rows, in their order.
+        modality: of all of them.
     """
 
     ids: Tensor
@@ -55,6 +56,7 @@ class Padded:
     positions: Tensor
     lengths: Tensor
     tokens: TokenSet
+    modality: str = IMAGE
 
     def inputs(self) -> dict[str, Any]:
         """The batch as the stock model takes it."""
@@ -62,14 +64,14 @@ class Padded:
             "input_ids": self.ids,
             "attention_mask": self.mask,
             "position_ids": self.positions,
-            "mm_encoder_outputs": self.tokens.encoder_outputs(),
+            "mm_encoder_outputs": self.tokens.encoder_outputs(self.modality),
         }
 
 
 def padded(
     host: QwenHost,
     prompts: Sequence[Prompt],
-    tokens: Sequence[TokenSet],
+    tokens: Sequence[Held],
     answers: Sequence[list[int]] | None = None,
 ) -> Padded:
     """Prompts with their visual tokens, and with answers where they are given, one per row.
@@ -79,10 +81,18 @@ def padded(
         prompts: B prompts.
         tokens: the visual tokens of each, any sizes.
         answers: token ids that follow each prompt; None for none.
+
+    Raises:
+        ValueError: for prompts about pictures and clips in one batch.
     """
+    modalities = {prompt.modality for prompt in prompts}
+    if len(modalities) > 1:
+        raise ValueError(f"a batch is about {' and '.join(sorted(modalities))}, expected one")
+    blocks = [blocks_of(visual) for visual in tokens]
     ids, positions = [], []
-    for prompt, visual, answer in zip(prompts, tokens, answers or [[]] * len(prompts), strict=True):
-        own, at = prompt.ids(len(visual))[0], prompt.position_ids(visual.places)[:, 0]
+    for prompt, visual, answer in zip(prompts, blocks, answers or [[]] * len(prompts), strict=True):
+        own = prompt.ids([len(block) for block in visual])[0]
+        at = prompt.position_ids([block.places for block in visual])[:, 0]
         following = torch.arange(1, len(answer) + 1, device=at.device, dtype=at.dtype)
         ids.append(torch.cat([own, own.new_tensor(answer)]))
         positions.append(torch.cat([at, at[:, -1:] + following], 1))
@@ -97,14 +107,15 @@ def padded(
         (within < lengths[:, None]).long(),
         pad_sequence(rows, batch_first=True).permute(2, 0, 1),  # (B, L, 4) -> (4, B, L)
         lengths,
-        joined(tokens),
+        joined([block for visual in blocks for block in visual]),
+        modalities.pop(),
     )
 
 
 def answer_batch(
     host: QwenHost,
     prompts: Sequence[Prompt],
-    tokens: Sequence[TokenSet],
+    tokens: Sequence[Held],
     max_new_tokens: int,
 ) -> list[Greedy]:
     """Answer one question per row, greedily.
@@ -112,11 +123,11 @@ def answer_batch(
     Args:
         host: whose model answers.
         prompts: B prompts.
-        tokens: B sets of visual tokens, any sizes.
+        tokens: the visual tokens of each, any sizes.
         max_new_tokens: rows stop there, or at an end token of the model's generation config.
 
     Raises:
-        ValueError: for no rows, or unequal numbers of prompts and token sets.
+        ValueError: for no rows, unequal numbers of prompts and token sets, or as `padded`.
         FloatingPointError: where the model's numbers overflowed.
     """
     if not prompts or len(prompts) != len(tokens):
@@ -160,20 +171,25 @@ def first_token(host: QwenHost, prompt: Prompt, reduced: Any) -> int:
 
     This is the prefill as `ARRCOCQwen.stream` pays for it; the cache is used up.
     """
-    glance, places = reduced.periphery, held_tokens(reduced).places
+    glance = reduced.periphery
+    places = [block.places for block in blocks_of(reduced.held)]
     cache = glance.cache if glance else host.new_cache()
     return int(read_on(host, prompt, places, reduced.tokens, cache).argmax())
 
 
 def read_on(
-    host: QwenHost, prompt: Prompt, places: Tensor, tokens: TokenSet, cache: DynamicCache
+    host: QwenHost,
+    prompt: Prompt,
+    places: Sequence[Tensor],
+    tokens: TokenSet,
+    cache: DynamicCache,
 ) -> Tensor:
     """Logits `(vocabulary,)` of the first word, once everything that a cache does not hold is read.
 
     Args:
         host: whose model reads.
         prompt: whose last part, the question, comes last.
-        places: `(K, 2)` of every visual token, those in the cache first.
+        places: `(K, 2)` of every visual token of each block, those in the cache first.
         tokens: the visual tokens that are not in it.
         cache: of the prompt's beginning; of the whole prompt afterwards.
 
@@ -182,10 +198,10 @@ def read_on(
     """
     done = cache.get_seq_length()
     output = host.model(
-        input_ids=prompt.ids(len(places))[:, done:],
+        input_ids=prompt.ids([len(own) for own in places])[:, done:],
         position_ids=prompt.position_ids(places)[:, :, done:],
         past_key_values=cache,
-        mm_encoder_outputs=tokens.encoder_outputs(),
+        mm_encoder_outputs=tokens.encoder_outputs(prompt.modality),
         use_cache=True,
         logits_to_keep=1,
     )

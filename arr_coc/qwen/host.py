@@ -229,12 +229,6 @@ class QwenHost(Preparing):
         )
         return tokens, contexts
 
-    def encode_with(
-        self, encoder: Callable[..., TokenSet], picture: Picture, *rest: Any
-    ) -> TokenSet:
-        """Run an encoder of `qwen.encoding` on a picture, its other arguments after it."""
-        return encoder(self.model.model.visual, picture, *rest)
-
     def adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
         """Kept tokens as the realization's trained adapter corrects them, see `encoding.adapted`."""
         return encoding.adapted(tokens, realization, self.policy(realization.config))

@@ -109,5 +109,5 @@ def cells_at(realization: Realization, index: torch.Tensor) -> Allocation:
 
 def prefill(host: QwenHost, ask: Ask, tokens: list[TokenSet], cache: DynamicCache) -> float:
     """Read what the cache does not hold yet, the question last; how unsure the first word is, in nats."""
-    logits = read_on(host, ask.prompt, joined(tokens).places, tokens[-1], cache)
+    logits = read_on(host, ask.prompt, [joined(tokens).places], tokens[-1], cache)
     return float(torch.special.entr(logits.float().softmax(-1)).sum())

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from arr_coc import components as trained
 from arr_coc import naming
 from arr_coc.components import Components
-from arr_coc.config import CONTEXTS
+from arr_coc.config import CONTEXTS, Config, Pace
 from arr_coc.qwen.loading import Base, first_line, looks_like_path, why_not_fetched
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def load_components(
         )
     try:
         context, unsure = config.get("context", "cells"), config.get("unsure")
-        loaded = trained.build(config["parts"], context, unsure)
+        loaded = trained.build(config["parts"], context, unsure, _pace(config, name))
         loaded.load_state_dict(_tensors(folder, name))
     except (KeyError, ValueError, RuntimeError) as error:
         if isinstance(error, WeightsError):
@@ -192,6 +192,21 @@ def _weights_config(folder: Path, name: str) -> dict[str, Any]:
     return config
 
 
+def _pace(config: dict[str, Any], name: str) -> Pace | None:
+    """What the weights bring for clips; None where they were not trained on any."""
+    given = config.get("pace")
+    if given is None:
+        return None
+    numbers = isinstance(given, dict) and [given.get(field) for field in Pace._fields]
+    if not numbers or not all(isinstance(number, int | float) for number in numbers):
+        raise WeightsError(f"{name} have pace {given!r}, expected {', '.join(Pace._fields)}")
+    try:
+        Config(decay=given["decay"], boost=given["boost"])
+    except ValueError as error:
+        raise WeightsError(f"{name}: {error}") from error
+    return Pace(*map(float, numbers))
+
+
 def _tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
     """The safetensors file of a folder; says what is wrong with it."""
     path = folder / WEIGHTS
@@ -227,6 +242,7 @@ def save_components(
         "fingerprint": fingerprint,
         "context": parts.context,
         **({} if parts.unsure is None else {"unsure": parts.unsure}),
+        **({} if parts.pace is None else {"pace": parts.pace._asdict()}),
         "parts": parts.sizes(),
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")

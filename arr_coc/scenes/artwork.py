@@ -8,6 +8,7 @@ colours beside the body stay the artist's, as do lights and shades. Boxes are `(
 import json
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,21 @@ class Sprite:
     body: np.ndarray
     shade: np.ndarray
     colours: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Warp:
+    """How an icon is bent before it is turned: mirrored, its width stretched, its top sheared aside.
+
+    `stretch` is a factor, `shear` how far the top moves to the right, in heights.
+    """
+
+    mirrored: bool = False
+    stretch: float = 1.0
+    shear: float = 0.0
+
+
+STRAIGHT = Warp()
 
 
 def drawn_names() -> tuple[str, ...]:
@@ -133,24 +149,46 @@ def _rgba(pixels: np.ndarray, alpha: np.ndarray) -> Image.Image:
     return Image.fromarray(joined.round().clip(0, 255).astype(np.uint8))
 
 
-def turned(picture: Image.Image, angle: float) -> Image.Image:
-    """An RGBA picture turned by `angle` degrees and cropped to what is not transparent."""
+def turned(picture: Image.Image, angle: float, warp: Warp = STRAIGHT) -> Image.Image:
+    """An RGBA picture bent, turned by `angle` degrees and cropped to what is not transparent."""
     # Premultiplied, or the colours under transparent pixels would bleed into the edges.
-    around = picture.convert("RGBa").rotate(angle, Image.BILINEAR, expand=True)
+    around = _bent(picture.convert("RGBa"), warp).rotate(angle, Image.BILINEAR, expand=True)
     return around.crop(around.getchannel("a").point(lambda v: 255 * (v > 40)).getbbox())
 
 
-def aspect(family: str, name: str, angle: float) -> float:
-    """Width over height of the icon turned by `angle` degrees."""
+def _bent(picture: Image.Image, warp: Warp) -> Image.Image:
+    if warp.mirrored:
+        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    if (warp.stretch, warp.shear) == (1, 0):
+        return picture
+    width, height = picture.size
+    wide = warp.stretch * width
+    size = (max(1, ceil(wide + abs(warp.shear) * height)), height)
+    # From a place in the bent picture to the one that it shows. The top is so far from the left edge; the
+    # bottom is, where the top moves to the left.
+    start = max(0.0, warp.shear) * height
+    across = (1 / warp.stretch, warp.shear / warp.stretch, -start / warp.stretch)
+    return picture.transform(size, Image.Transform.AFFINE, (*across, 0, 1, 0), Image.BILINEAR)
+
+
+def aspect(family: str, name: str, angle: float, warp: Warp = STRAIGHT) -> float:
+    """Width over height of the icon bent and turned by `angle` degrees."""
     alpha = sprite(family, name).alpha
-    around = turned(_rgba(np.zeros((*alpha.shape, 3)), alpha), angle)
+    around = turned(_rgba(np.zeros((*alpha.shape, 3)), alpha), angle, warp)
     return around.width / around.height
 
 
 def paste(
-    picture: Image.Image, icon: Image.Image, box: Box, angle: float, *, rim: str, drop: float
+    picture: Image.Image,
+    icon: Image.Image,
+    box: Box,
+    angle: float,
+    *,
+    rim: str,
+    drop: float,
+    warp: Warp = STRAIGHT,
 ) -> Image.Image:
-    """Paste an RGBA icon into `box`, turned, with a rim of `RIMS`; returns its `L` mask of the box.
+    """Paste an RGBA icon into `box`, bent and turned, with a rim of `RIMS`; its `L` mask of the box.
 
     `drop` is the darkness, in [0, 1], of the shadow that it throws on the ground behind it.
     """
@@ -158,7 +196,8 @@ def paste(
     room = min(_RIM_ROOM[rim], min(width, height) // 8)
     fit = (max(1, width - 2 * room), max(1, height - 2 * room))
     canvas = Image.new("RGBa", (width, height))
-    canvas.paste(turned(icon, angle).resize(fit, Image.BICUBIC, reducing_gap=2.0), (room, room))
+    shown = turned(icon, angle, warp).resize(fit, Image.BICUBIC, reducing_gap=2.0)
+    canvas.paste(shown, (room, room))
     canvas = canvas.convert("RGBA")
     mask = canvas.getchannel("A")
     at = (int(box[0]), int(box[1]))
@@ -167,16 +206,21 @@ def paste(
         fallen = mask.filter(ImageFilter.GaussianBlur(away)).point(lambda v: round(v * drop))
         picture.paste((20, 20, 34), (at[0] + away, at[1] + away), fallen)
     if rim == "sticker":
-        wide = mask.filter(ImageFilter.MaxFilter(2 * (room // 2) + 1))
-        picture.paste((96, 96, 104), at, wide.filter(ImageFilter.MaxFilter(3)))
+        wide = _widened(mask, room // 2)
+        picture.paste((96, 96, 104), at, _widened(wide, 1))
         picture.paste((252, 252, 250), at, wide)
     else:
         reach = room // 2 if rim == "glow" else room  # a glow fades out within its room
-        spread = mask.filter(ImageFilter.MaxFilter(2 * reach + 1))
+        spread = _widened(mask, reach)
         spread = spread.filter(ImageFilter.GaussianBlur(reach / 2)) if rim == "glow" else spread
         picture.paste(_against(canvas), at, spread)
     picture.paste(canvas, at, canvas)
     return mask.point(lambda v: 255 * (v > 127))
+
+
+def _widened(mask: Image.Image, by: int) -> Image.Image:
+    """A mask that reaches `by` pixels further. By none as it is: a filter of one pixel ends the process."""
+    return mask.filter(ImageFilter.MaxFilter(2 * by + 1)) if by else mask
 
 
 def _against(icon: Image.Image) -> RGB:

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 from arr_coc.scenes.drawing import Rng, background
+from arr_coc.scenes.patterns import PATTERNS
 
 GROUND_DIR = Path(__file__).parent.parent / "bundled" / "grounds"
 PLAIN = "plain"  # a ground that shows no place
@@ -298,7 +299,7 @@ GROUNDS: dict[str, tuple[Painter, str]] = {
     "gravel": (_gravel, PLAIN),
     "marble": (_marble, PLAIN),
     "contours": (_contours, PLAIN),
-}
+} | {name: (painter, PLAIN) for name, painter in PATTERNS.items()}
 HOME_GROUND = "home"  # `drawing.background`
 
 

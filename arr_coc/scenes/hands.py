@@ -21,12 +21,24 @@ SEED_STREAM = 1_900  # a picture's style has a generator of its own
 # Kinds of question about the colours of things: for these, things have one.
 COLOUR_KINDS = ("colour", "attribute", "same_colour", "count_colour")
 _NEARLY_BLACK = 0.36  # lightness, in OKLab
+FREE_PLATES_SHARE = 0.5  # of the styles for training have plates in colours drawn at random
+LEAST_CONTRAST = 4.0  # of such a plate's ink, as `shades.contrast` measures it
 OWN_COLOURS_SHARE = 0.25  # of the scenes in several colours leave things as the artist had them
 
 _TRAINING_FONTS = ("condensed", "roboto", "typewriter", "handwriting", "slab", "worn", "narrow")
-_TRAINING_FONTS += ("pixels", "comic", "DejaVuSans-Bold", "DejaVuSerif-Bold", "STIXGeneralBol")
+_TRAINING_FONTS += ("geometric", "wide", "humanist", "poster", "capitals", "code", "terminal")
+_TRAINING_FONTS += ("egyptian", "bookish", "carved", "script", "stencil", "technical", "bubble")
+_TRAINING_FONTS += (
+    "notebook",
+    "pixels",
+    "comic",
+    "DejaVuSans-Bold",
+    "DejaVuSerif-Bold",
+    "STIXGeneralBol",
+)
 _TRAINING_GROUNDS = (grounds.HOME_GROUND, "meadow", "bricks", "papered", "planks", "woven")
-_TRAINING_GROUNDS += ("paper", "bokeh", "sweep", "grid", "wall", "lawn")
+_TRAINING_GROUNDS *= 2  # as often as before, or too few pictures could be asked where they are
+_TRAINING_GROUNDS += (*grounds.PATTERNS, "paper", "bokeh", "sweep", "grid", "wall", "lawn")
 # Ground and ink of a plate.
 _TRAINING_PLATES = (
     ((248, 247, 240), (28, 30, 40)), ((250, 214, 70), (34, 30, 20)), ((36, 40, 60), (248, 248, 244)),
@@ -74,8 +86,19 @@ _FAMILIES = {"ink": artwork.HOME} | {
         "engraved",
         "line",
         "duotone",
+        "contrast",
+        "monotone",
+        "cartoon",
+        "bitmap",
+        "twotone",
+        "soft",
+        "bold",
+        "thin",
+        "boxy",
+        "round",
     )
 }
+_STRETCH, _SHEAR = 0.25, 0.2  # log of the width's factor, and share of the height, at most
 TRAINING_HANDS = (HOME, *_FAMILIES)
 DEVELOPMENT_HAND, REPORT_HAND = "twemoji", "fxemoji"
 HELD_OUT_HANDS = (DEVELOPMENT_HAND, REPORT_HAND)  # for choices, and for the report at the end
@@ -126,6 +149,7 @@ class Style:
     brightness: float
     noise: float
     quality: int | None
+    warp: artwork.Warp
 
     def names(self) -> tuple[str, ...]:
         """The names of the things that may appear."""
@@ -138,11 +162,12 @@ class Style:
         drawn = artwork.sprite(self.hand.family, name)
         rgb = None if rgb is None else _settled(rgb)
         icon = artwork.recoloured(drawn, rgb, depth=self.depth, ink=self.ink)
-        return artwork.paste(picture, icon, box, angle, rim=self.rim, drop=self.drop)
+        how = {"rim": self.rim, "drop": self.drop, "warp": self.warp}
+        return artwork.paste(picture, icon, box, angle, **how)
 
     def glyph_aspect(self, name: str, angle: float) -> float:
         """As `drawing.glyph_aspect`."""
-        return artwork.aspect(self.hand.family, name, angle)
+        return artwork.aspect(self.hand.family, name, angle, self.warp)
 
     def draw_host(
         self, picture: Image.Image, name: str, rgb: RGB, box: Box
@@ -220,13 +245,16 @@ def _chosen(hand: Hand, seed: int, rng: Rng, wanted: Sequence[str]) -> Style:
     def one(options: Sequence):
         return options[rng.integers(len(options))]
 
+    trained = hand.name in TRAINING_HANDS
     own = rng.random() < OWN_COLOURS_SHARE and not set(COLOUR_KINDS) & set(wanted)
+    fonts, ground = (one(hand.fonts), one(hand.fonts)), one(hand.grounds)
+    plates = (one(hand.plates), one(hand.plates))
     return Style(
         hand=hand,
         seed=seed,
-        fonts=(one(hand.fonts), one(hand.fonts)),
-        ground=one(hand.grounds),
-        plates=(one(hand.plates), one(hand.plates)),
+        fonts=fonts,
+        ground=ground,
+        plates=_free_plates(seed) or plates if trained else plates,
         plate_shape=one(hand.plate_shapes),
         sheet=one(_SHEETS),
         rim=one(artwork.RIMS),
@@ -241,4 +269,30 @@ def _chosen(hand: Hand, seed: int, rng: Rng, wanted: Sequence[str]) -> Style:
         brightness=rng.uniform(-12, 12),
         noise=rng.uniform(1, 9) if rng.random() < 0.5 else 0.0,
         quality=int(rng.integers(40, 93)) if rng.random() < 0.4 else None,
+        warp=_warp(rng) if trained else artwork.STRAIGHT,
+    )
+
+
+def _free_plates(seed: int) -> tuple[tuple[RGB, RGB], ...]:
+    """Two pairs of ground and ink in any colours that stand out from each other, or none.
+
+    They come from a generator of their own, so that what else the style of `seed` has stays.
+    """
+    rng = np.random.default_rng((seed, SEED_STREAM, 2))
+    if rng.random() >= FREE_PLATES_SHARE:
+        return ()
+    pairs: list[tuple[RGB, RGB]] = []
+    while len(pairs) < 2:
+        ground, ink = (tuple(int(v) for v in rng.integers(256, size=3)) for _ in range(2))
+        if shades.contrast(ground, ink) >= LEAST_CONTRAST:
+            pairs.append((ground, ink))
+    return tuple(pairs)
+
+
+def _warp(rng: Rng) -> artwork.Warp:
+    """So that the few artists of training draw as if there were more; those held out draw as they do."""
+    return artwork.Warp(
+        mirrored=bool(rng.random() < 0.5),
+        stretch=float(np.exp(rng.uniform(-1, 1) * _STRETCH)),
+        shear=float(rng.uniform(-1, 1) * _SHEAR),
     )

@@ -21,6 +21,7 @@ from arr_coc.scenes.writing import QUARTERS
 
 SIDES = (512, 1280)  # pixels of a picture's side, fewest and most
 MOST, MOST_RANGE = 4, (2, 9)  # things that a question counts or compares, at most
+ROUNDS = 3  # of questions of the kinds that a scene is drawn for, where all else is asked besides
 ALL_KINDS = (*KINDS, *RICHER_KINDS)
 # Answered by the name of a thing, which only one thing has: else most answers would be "door" or "sign".
 NAMING_KINDS = ("beside", "leftmost")
@@ -35,6 +36,7 @@ def make(
     detail: float,
     layouts: Sequence[str] | None,
     most: int,
+    besides: bool,
     hand: Style | None,
 ) -> Scene:
     """The large scene of `seed`; see `scene.make_scene`. `hand` is None for the home hand.
@@ -62,10 +64,13 @@ def make(
     facts = layout.draw(rng, canvas, plan)
     asked = Asked(tuple(canvas.things), facts, most)
     fitting = [kind for kind in kinds or ALL_KINDS if kind in layout.kinds]
+    if besides:  # what it was drawn for more than once: few questions fit, each in several words
+        fitting = fitting * ROUNDS + [kind for kind in layout.kinds if kind not in fitting]
     if facts.setting == PLAIN:
         fitting = [kind for kind in fitting if kind != "setting"]
-    found = tuple(question for kind in fitting for question in _ask(rng, kind, asked, size))
-    return Scene(seed, canvas.finished(), found, asked.things, facts.setting, canvas.things_map)
+    found = {q.text.lower(): q for kind in fitting for q in _ask(rng, kind, asked, size)}
+    questions = tuple(found.values())
+    return Scene(seed, canvas.finished(), questions, asked.things, facts.setting, canvas.things_map)
 
 
 def _layout(rng: Rng, names: Sequence[str], wanted: Sequence[str]) -> str:

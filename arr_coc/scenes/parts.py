@@ -15,11 +15,18 @@ HOST_DETAILS = {  # what a host carries -> the kind of question about it
     "number": "number",
     "word": "word",
 }
+HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}  # width over height
 
 
 def two_colours(rng: Rng) -> tuple[str, str]:
     """The names of two different colours."""
     return tuple(str(c) for c in rng.choice(list(drawing.COLOURS), 2, replace=False))
+
+
+def apart(a: Box, b: Box, margin: float = 6.0) -> bool:
+    """Whether more than `margin` pixels lie between two boxes, across or down."""
+    across = a[2] + margin < b[0] or b[2] + margin < a[0]
+    return across or a[3] + margin < b[1] or b[3] + margin < a[1]
 
 
 def draw_glyph(

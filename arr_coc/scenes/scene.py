@@ -16,7 +16,14 @@ from arr_coc.scenes.canvas import DETAIL_CODE, MAP_STRIDE, Canvas, Scene
 from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.grounds import PLAIN
 from arr_coc.scenes.hands import HOME, style_of
-from arr_coc.scenes.parts import HOST_DETAILS, add_host, draw_glyph, two_colours
+from arr_coc.scenes.parts import (
+    HOST_ASPECTS,
+    HOST_DETAILS,
+    add_host,
+    apart,
+    draw_glyph,
+    two_colours,
+)
 from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, Thing, ask
 
 __all__ = [
@@ -54,6 +61,7 @@ def make_scene(
     world: str = "small",
     layouts: Sequence[str] | None = None,
     most: int = large.MOST,
+    besides: bool = False,
     hand: str = HOME,
 ) -> Scene:
     """The scene of `seed`: `size` is (width, height) in pixels, `detail` scales emblems and writing.
@@ -62,8 +70,9 @@ def make_scene(
     `kinds` limits the questions to those kinds and sees to it that most scenes can be asked them.
     `world` is one of `WORLDS`. The large one has the kinds of `richer.RICHER_KINDS` too and takes
     `layouts`, the names in `layouts.LAYOUTS` to draw (all where None), and `most`, the most things
-    that a question counts or compares. `hand` names who draws, one of `hands.HANDS`, or `hands.ANY`
-    for one of those for training. Raises ValueError for an unknown world, kind, layout or hand, a
+    that a question counts or compares; with `besides` what is drawn for `kinds` is asked all other kinds
+    that fit it too. `hand` names who draws, one of `hands.HANDS`, or `hands.ANY` for one of those for
+    training. Raises ValueError for an unknown world, kind, layout or hand, a
     hand held out of training with a seed for it, a layout in the small world, a side under 96 pixels
     (large: outside `large.SIDES`), or `detail` outside [0.25, 3].
     """
@@ -73,9 +82,11 @@ def make_scene(
         raise ValueError(f"detail {detail} is outside [{LEAST_DETAIL}, {MOST_DETAIL}]")
     style = style_of(hand, seed, first_held_out_seed=DEV_SEED, wanted=kinds or ())
     if world == "large":
-        return large.make(seed, size, kinds, detail=detail, layouts=layouts, most=most, hand=style)
-    if layouts is not None or most != large.MOST:
-        raise ValueError(f"layouts {layouts} and most {most} are for the large world only")
+        wishes = {"detail": detail, "layouts": layouts, "most": most, "besides": besides}
+        return large.make(seed, size, kinds, hand=style, **wishes)
+    if layouts is not None or most != large.MOST or besides:
+        given = f"layouts {layouts}, most {most} and besides {besides}"
+        raise ValueError(f"{given} are for the large world only")
     chosen = tuple(KINDS if kinds is None else kinds)
     unknown = set(chosen) - set(KINDS)
     if unknown or not chosen:
@@ -155,9 +166,6 @@ def _cast(
     return counted, sorted(cast, key=lambda item: -item[1])
 
 
-_HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}  # width over height
-
-
 def _place(rng: Rng, canvas: Canvas, name: str, side: float) -> tuple[Box, float] | None:
     """A free box for a thing whose longer side is `side`, and its angle in degrees.
 
@@ -165,7 +173,7 @@ def _place(rng: Rng, canvas: Canvas, name: str, side: float) -> tuple[Box, float
     """
     size, taken = canvas.size, [thing.box for thing in canvas.things]
     angle = 0.0 if name in drawing.HOSTS else float(rng.uniform(-12, 12))
-    aspect = _HOST_ASPECTS.get(name) or drawing.glyph_aspect(name, angle, canvas.hand)
+    aspect = HOST_ASPECTS.get(name) or drawing.glyph_aspect(name, angle, canvas.hand)
     for attempt in range(60):
         long_side = side * (0.97**attempt if attempt > 20 else 1)
         width, height = long_side * min(1, aspect), long_side * min(1, 1 / aspect)
@@ -175,14 +183,9 @@ def _place(rng: Rng, canvas: Canvas, name: str, side: float) -> tuple[Box, float
         y = int(rng.uniform(2, max(3, size[1] - height - 2)))
         right, bottom = min(size[0], x + int(width)), min(size[1], y + int(height))
         box = (float(x), float(y), float(right), float(bottom))
-        if long_side > 30 and all(_apart(box, other) for other in taken):
+        if long_side > 30 and all(apart(box, other) for other in taken):
             return box, angle
     return None
-
-
-def _apart(a: Box, b: Box, margin: float = 6.0) -> bool:
-    across = a[2] + margin < b[0] or b[2] + margin < a[0]
-    return across or a[3] + margin < b[1] or b[3] + margin < a[1]
 
 
 def _add_glyph(

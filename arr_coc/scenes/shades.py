@@ -34,6 +34,14 @@ def oklab(rgb: np.ndarray) -> np.ndarray:
     return np.cbrt(linear @ _TO_LMS.T) @ _TO_LAB.T
 
 
+def contrast(a: tuple[int, int, int], b: tuple[int, int, int]) -> float:
+    """The contrast ratio of two sRGB colours by WCAG 2, from 1 (the same light) to 21."""
+    share = np.asarray((a, b)) / 255
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    low, high = sorted(linear @ (0.2126, 0.7152, 0.0722))
+    return float((high + 0.05) / (low + 0.05))
+
+
 def srgb(lab: np.ndarray) -> np.ndarray:
     """The inverse of `oklab`: `(..., 3)` uint8; what no screen shows is clipped."""
     linear = (lab @ np.linalg.inv(_TO_LAB).T) ** 3 @ np.linalg.inv(_TO_LMS).T

@@ -182,6 +182,62 @@ WORDINGS = {
         "which costs most, {x} or {y}?",
         "tell me which costs most, {x} or {y}.",
     ),
+    "which_moves": (
+        "which thing moves?",
+        "what moves?",
+        "what is moving?",
+        "which thing is moving?",
+        "tell me what moves.",
+    ),
+    "which_way": (
+        "which way does the {x} move?",
+        "which way does the {x} go?",
+        "in which direction does the {x} move?",
+        "the {x} moves which way?",
+    ),
+    "appears": (
+        "what appears?",
+        "which thing appears?",
+        "what comes into the picture?",
+        "which thing is new at the end?",
+    ),
+    "leaves": (
+        "what disappears?",
+        "which thing disappears?",
+        "what leaves the picture?",
+        "which thing is gone at the end?",
+    ),
+    "first": (
+        "what comes first, the {x} or the {y}?",
+        "which appears first, {x} or {y}?",
+        "what appears earlier, the {x} or the {y}?",
+        "tell me which comes first, {x} or {y}.",
+    ),
+    "often": (
+        "how often does the {x} appear?",
+        "how many times does the {x} appear?",
+        "how often does the {x} come?",
+        "count how often the {x} appears.",
+    ),
+    "end_colour": (
+        "what colour is the {x} at the end?",
+        "what color does the {x} have at the end?",
+        "which colour does the {x} end with?",
+        "what colour has the {x} become?",
+    ),
+    "told": (
+        "what does the {x} say for a moment?",
+        "what is written on the {x} for a moment?",
+        "what does the {x} show for a moment?",
+        "read what the {x} says for a moment.",
+    ),
+    "which_picture": (
+        "which picture shows the {x}?",
+        "in which picture is the {x}?",
+        "which of the pictures has the {x}?",
+        "the {x} is in which picture?",
+        "tell me which picture shows the {x}.",
+    ),
 }
 
 

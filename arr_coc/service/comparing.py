@@ -239,7 +239,7 @@ def compare_stream(
     if grid := request.grid():
         options["grid"] = grid
     full, focused, shrunk, where = empty_look(), empty_look(), None, None
-    for full, _ in _looks(model, request, use_arr_coc=False, **options):
+    for full, _ in looks_of(model, request, use_arr_coc=False, **options):
         yield "full", full
     try:
         check_revision(model, request.config.revision)
@@ -249,21 +249,21 @@ def compare_stream(
         focused = {**empty_look(), "done": True, "error": sentence(error)}
         yield "focused", focused
     else:
-        looks = _looks(model, request, use_arr_coc=True, config=request.config, **options)
+        looks = looks_of(model, request, use_arr_coc=True, config=request.config, **options)
         for focused, realization in looks:
             if focused["done"] and realization is not None:
                 where = describe_where(realization)
             yield "focused", focused
     if request.shrunk and where and not focused["error"]:
         options["grid"] = small_grid(tuple(where["grid"]), focused["visual_tokens"])
-        for shrunk, _ in _looks(model, request, use_arr_coc=False, **options):
+        for shrunk, _ in looks_of(model, request, use_arr_coc=False, **options):
             shrunk = {**shrunk, "visual_tokens_full": focused["visual_tokens_full"]}
             yield "shrunk", shrunk
-    origin = _origin(model, request.config)
+    origin = origin_of(model, request.config)
     yield "result", result_of(model, request.question, full, focused, shrunk, where, origin)
 
 
-def _origin(model: Any, config: Config) -> "Origin | None":
+def origin_of(model: Any, config: Config) -> "Origin | None":
     """Where the weights that decide under a config are from; None where it is training-free."""
     if not hasattr(model, "policy"):
         return None
@@ -282,7 +282,7 @@ def _besides(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
     try:
         check_revision(model, config.revision)
         if request.places:
-            origin = _origin(model, config)
+            origin = origin_of(model, config)
             places, budget = request.places, config.budget
             yield "contest", describe_contest(model, image, question, places, budget, origin)
         elif request.matters:
@@ -304,7 +304,7 @@ def warm_up(model: Any) -> None:
     _warm[model] = os.getpid()
 
 
-def _looks(model: Any, request: Request, **options: Any) -> Iterator[tuple[LookResult, Any]]:
+def looks_of(model: Any, request: Request, **options: Any) -> Iterator[tuple[LookResult, Any]]:
     """Snapshots of one look, each with its realization; the last is done or has an error."""
     look = empty_look()
     try:

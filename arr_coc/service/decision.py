@@ -48,10 +48,10 @@ def describe_where(realization: Any) -> Where:
         grid=list(realization.grid),
         budget=realization.budget,
         allocator=realization.config.allocator,
-        relevance=_rows(realization.relevance),
-        propositional=_rows(realization.propositional),
-        perspectival=_rows(realization.perspectival),
-        participatory=_rows(realization.participatory),
+        relevance=as_rows(realization.relevance),
+        propositional=as_rows(realization.propositional),
+        perspectival=as_rows(realization.perspectival),
+        participatory=as_rows(realization.participatory),
         participatory_source=realization.participatory_source,
         cells=allocation.cells.tolist(),
         cell_budgets=[round(budget, 1) for budget in allocation.budgets.tolist()],
@@ -144,7 +144,7 @@ def _rounded(tensions: Any) -> list[float]:
     return [round(value, 4) for value in (tensions.compress, tensions.exploit, tensions.focus)]
 
 
-def _rows(values: Any) -> list[list[float]] | None:
+def as_rows(values: Any) -> list[list[float]] | None:
     """A `(1, h, w)` tensor as nested lists with four digits, however small: maps are multiplied."""
     if values is None:
         return None

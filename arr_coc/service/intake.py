@@ -68,7 +68,7 @@ def open_image(
     if isinstance(source, Image.Image):
         check_size(*source.size, MAX_PIXELS)
         return _finish(source, useful)
-    data = _read(source)
+    data = read(source)
     kind = sniff(data)
     if kind in REFUSED:
         raise IntakeError(f"{REFUSED[kind]} Allowed are {READABLE}.")
@@ -162,7 +162,7 @@ def check_share(share: float) -> float:
     """The share of the picture's tokens to keep, as a float in `SHARE_RANGE`; else IntakeError."""
     low, high = SHARE_RANGE
     allowed = f"allowed is {low:g} to {high:g} ({low:.0%} to {high:.0%})"
-    value = _number(share, "share of tokens", allowed)
+    value = check_number(share, "share of tokens", allowed)
     if not low <= value <= high:
         raise IntakeError(f"The share of tokens is {value:g}; {allowed}.")
     return value
@@ -184,14 +184,14 @@ def check_budget(budget: int | None, tokens: int | None = None) -> int | None:
     allowed = f"allowed is a whole number from {low} to {high:,}"
     if tokens:
         allowed += ", the tokens of this picture"
-    return _whole(budget, "budget", low, high, allowed)
+    return check_whole(budget, "budget", low, high, allowed)
 
 
 def check_new_tokens(count: int) -> int:
     """How many tokens an answer may have; IntakeError outside `NEW_TOKENS_RANGE`."""
     low, high = NEW_TOKENS_RANGE
     allowed = f"allowed is a whole number from {low} to {high}"
-    return _whole(count, "length of an answer in tokens", low, high, allowed)
+    return check_whole(count, "length of an answer in tokens", low, high, allowed)
 
 
 def check_choice(value: str, what: str, allowed: tuple[str, ...]) -> str:
@@ -207,7 +207,8 @@ def is_data_url(text: Any) -> bool:
     return isinstance(text, str) and text[:5].lower() == "data:"
 
 
-def _read(source: str | Path | bytes) -> bytes:
+def read(source: str | Path | bytes) -> bytes:
+    """The bytes of a path or a `data:` URL, at most `MAX_BYTES`; else IntakeError."""
     if isinstance(source, bytes):
         return _limit(source)
     if is_data_url(source):
@@ -290,7 +291,8 @@ def _kind(value: object) -> str:
     return "missing" if value is None else f"of type {type(value).__name__}"
 
 
-def _number(value: object, what: str, allowed: str) -> float:
+def check_number(value: object, what: str, allowed: str) -> float:
+    """A finite number, or IntakeError naming what was given and what is allowed."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise IntakeError(f"The {what} is {_kind(value)}; {allowed}.")
     try:
@@ -302,8 +304,9 @@ def _number(value: object, what: str, allowed: str) -> float:
     return number
 
 
-def _whole(value: object, what: str, low: int, high: int, allowed: str) -> int:
-    number = _number(value, what, allowed)
+def check_whole(value: object, what: str, low: int, high: int, allowed: str) -> int:
+    """A whole number from `low` to `high`, or IntakeError."""
+    number = check_number(value, what, allowed)
     if number != int(number) or not low <= number <= high:
         raise IntakeError(f"The {what} is {number:g}; {allowed}.")
     return int(number)

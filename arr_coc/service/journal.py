@@ -61,7 +61,8 @@ def rows_of(result: dict[str, Any], request: Any) -> list[dict[str, Any]]:
         "base": result["base"]["name"],
         "base_commit": result["base"]["commit"] or None,
         "device": result["device"],
-        "pixels": list(request.image.size),
+        # Of a clip and of several pictures: the first.
+        "pixels": list(getattr(request, "pictures", [request.image])[0].size),
     }
     rows = []
     for name in LOOKS:

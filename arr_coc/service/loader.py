@@ -47,6 +47,13 @@ class Loader:
         or training-free, and `notices` says why.
         """
         try:
+            if is_served():
+                from arr_coc.service.served import served
+
+                base = base_to_come()
+                self.model = served(BUNDLED / "base" if base == "bundled" else base)
+                self.ready.set()
+                return
             from arr_coc.qwen.model import ARRCOCQwen
 
             model = ARRCOCQwen.from_pretrained(
@@ -93,8 +100,18 @@ class Loader:
         return self.model
 
 
+def is_served() -> bool:
+    """Whether the owner named a server that answers in the model's place (`service.served`)."""
+    return bool(os.environ.get("ARR_COC_SERVER"))
+
+
 def base_to_come() -> str:
-    """Which base `loading.default_base` will name, without importing torch: for the cards."""
+    """Which base `loading.default_base` will name, without importing torch: for the cards.
+
+    With a server, the one that its owner says it serves, else Qwen3-VL.
+    """
+    if is_served():
+        return os.environ.get("ARR_COC_BASE") or QWEN
     on_gpu_space = "SPACE_ID" in os.environ and (
         os.environ.get("SPACES_ZERO_GPU") or Path("/dev/nvidia0").exists()
     )

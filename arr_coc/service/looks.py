@@ -12,6 +12,11 @@ if TYPE_CHECKING:  # it loads torch
     from arr_coc.components import Origin
 
 
+# What answers where a server stands in the model's place (`service.served`).
+SERVER_DEVICE = "server"
+NO_MAP = "The answers come from a server, which keeps to itself where it looked: there is no map."
+
+
 class LookResult(TypedDict):
     """One look at the picture. Numbers are 0 and `stages_s` empty until the look is done.
 

@@ -41,6 +41,7 @@ class Asked:
         size: H and W of the samples.
         before, after: token ids of the prompt around the picture.
         words: `(W,)` ids of the question's own words.
+        name: `(B,)` uint8, the text under which the decision is noted; empty for not at all.
         tensions: imposed; None lets the policy choose.
         context: what the kept cells are encoded with, one of `config.CONTEXTS` but "auto".
     """
@@ -55,6 +56,7 @@ class Asked:
     before: Tensor
     after: Tensor
     words: Tensor
+    name: Tensor
     tensions: Tensions | None
     context: str
 
@@ -133,6 +135,7 @@ def make_asked(
         before=torch.tensor(before),
         after=torch.tensor(after),
         words=torch.tensor(list(words)),
+        name=torch.tensor(list(wish.name.encode()), dtype=torch.uint8),
         tensions=wish.config.tensions,
         context=context,
     )
@@ -147,7 +150,7 @@ def fields_of(pictures: Sequence[Asked]) -> dict[str, Tensor]:
 
 
 # Fields whose pictures differ in length; where in the numbers that length stands.
-ROWS = {"patches": 0, "glance": 1, "samples": 2, "before": 3, "after": 4, "words": 5}
+ROWS = {"patches": 0, "glance": 1, "samples": 2, "before": 3, "after": 4, "words": 5, "name": 6}
 
 
 def _numbers(picture: Asked) -> list[int]:

@@ -5,7 +5,7 @@ decides as it does in transformers. If a stage fails, tokens are spread evenly, 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from arr_coc.serving import places
 from arr_coc.serving.asked import Asked
 from arr_coc.serving.embedding import Embedder
 from arr_coc.serving.items import Item, Prepared
+from arr_coc.serving.noted import Noted
 from arr_coc.serving.reading import Reader
 from arr_coc.serving.tower import Seen, glance_places
 
@@ -33,6 +34,7 @@ class Decider:
         geometry: the tower's sizes.
         words: token ids to their text; without a trained policy the words set the tensions.
         image_token: id of the visual placeholder.
+        noted: what was decided for requests that have a name.
     """
 
     embedder: Embedder
@@ -40,12 +42,16 @@ class Decider:
     geometry: Geometry
     words: Callable[[list[int]], str]
     image_token: int
+    noted: Noted = field(default_factory=Noted)
 
     @torch.inference_mode()
     def embed(self, pictures: Sequence[Asked]) -> list[Tensor]:
         """As `Embedder.embed`, each followed by the channels that say where its tokens stand."""
         seen = self.embedder.glanced(pictures)
         kept = [self.decide(picture, own) for picture, own in zip(pictures, seen)]
+        for picture, own in zip(pictures, kept):
+            if name := bytes(picture.name.tolist()).decode():
+                self.noted.note(name, own.native_index().tolist())
         items = [self._item(picture, own) for picture, own in zip(pictures, kept)]
         return [
             places.with_channels(features, item.index, item.grid[1])

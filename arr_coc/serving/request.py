@@ -18,7 +18,8 @@ from arr_coc.config import SHARE, Config, Tensions
 
 KEY = "arr_coc"
 AMOUNTS = ("cells", "share", "budget")
-FIELDS = (*AMOUNTS, "tensions", "context")
+FIELDS = (*AMOUNTS, "tensions", "context", "name")
+LONGEST_NAME = 64
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,15 @@ class Wish:
         around: token ids of the prompt before and after the picture, by which the model decides; empty
             where cells are given. Two questions about a picture then never share a cache entry.
         pictures: how many its request has.
+        name: under which the worker notes what it decided (`noted`); "" for not at all. A request under
+            another name is decided anew, so that it is noted.
     """
 
     config: Config
     cells: tuple[int, ...] | None = None
     around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     pictures: int = 1
+    name: str = ""
 
     def kept(self, grid: tuple[int, int]) -> int:
         """How many tokens a picture of `grid` will have.
@@ -82,6 +86,7 @@ def parse(given: Any, pictures: int) -> list[Wish]:
         shared["tensions"] = _tensions(given["tensions"])
     if given.get("context") is not None:
         shared["context"] = given["context"]
+    names = _names(given, pictures)
     name = amounts[0] if amounts else "share"
     if name == "cells":
         lists = given["cells"]
@@ -93,7 +98,32 @@ def parse(given: Any, pictures: int) -> list[Wish]:
         return [Wish(config, _cells(cells), pictures=pictures) for cells in lists]
     values = _each(given.get(name, SHARE), pictures, name)
     configs = [Config(**shared, **{name: _number(value, name)}) for value in values]
-    return [Wish(config, pictures=pictures) for config in configs]
+    return [Wish(one, pictures=pictures, name=own) for one, own in zip(configs, names)]
+
+
+def noted_as(name: str, number: int) -> str:
+    """The name of one picture of a named request."""
+    return f"{name}/{number}"
+
+
+def request_of(picture: str) -> tuple[str, int]:
+    """The request's name and the picture's number, of what `noted_as` made."""
+    name, _, number = picture.rpartition("/")
+    return name, int(number)
+
+
+def _names(given: Mapping[str, Any], pictures: int) -> list[str]:
+    """For each picture, what its decision is noted as."""
+    name = given.get("name")
+    if name is None:
+        return [""] * pictures
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise ValueError(
+            f"name is {_shown(name)}, expected 1 to {LONGEST_NAME} characters that can be printed"
+        )
+    if given.get("cells") is not None:
+        raise ValueError("name is for places that the model decides, this request gives its cells")
+    return [noted_as(name, number) for number in range(pictures)]
 
 
 def _cells(given: Any) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -39,14 +40,18 @@ def running(
         with_plugin: False leaves ARR-COC's plugin out, and every other.
 
     Raises:
-        ValueError: where the server ends, or does not listen within ten minutes.
+        ValueError: where something listens there already (a server left by a run that was killed would
+            answer in place of this one), where the server ends, or does not listen within ten minutes.
     """
+    address = f"http://{HOST}:{port}"
+    if _listens(address):
+        raise ValueError(f"something listens at {address} already: end it, or choose another port")
     command = [sys.executable, "-m", SERVER, "--model", model, *words]
     command += ["--host", HOST, "--port", str(port)]
     environment = ON_CPU | dict(os.environ) | ({} if with_plugin else {"VLLM_PLUGINS": ""})
     # A session of its own: the engine's processes end with the server.
     process = subprocess.Popen(command, env=environment, start_new_session=True)
-    address = f"http://{HOST}:{port}"
+    before = signal.signal(signal.SIGTERM, _leave)  # or whoever ends this process leaves the server
     try:
         deadline = time.monotonic() + START_LIMIT_S
         while not _listens(address):
@@ -55,11 +60,18 @@ def running(
             time.sleep(1)
         yield address
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # asked twice, it still ends the server first
         process.terminate()
         try:
             process.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, _: Any) -> None:
+    """End this process, by way of every `finally`."""
+    sys.exit(128 + number)
 
 
 def body(

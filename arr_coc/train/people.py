@@ -5,7 +5,8 @@ A file of lines, one JSON object each, as the page writes it where its owner has
     {"question": "How many cups are there?", "makes_sense": true, "tensions": [0.3, 0.6, 0.5]}
 
 `tensions` are those with which the shown map was made: compress, exploit, focus, each in [0, 1]. Other
-keys are let be. Pictures are not kept, and nothing about who asked.
+keys are let be, but for `label`: of several rows with one label the last counts, as somebody changed
+their mind. Pictures are not kept, and nothing about who asked.
 """
 
 import json
@@ -39,12 +40,14 @@ class People:
         Raises:
             ValueError: for a line that is no such row, or a file in which no map made sense.
         """
+        rows: dict[str | int, tuple[str, bool, tuple[float, ...]]] = {}
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if line.strip():
+                label, row = _row(line, f"line {number} of {path}")
+                rows[label or number] = row
         sensible: dict[str, list[tuple[float, ...]]] = defaultdict(list)
         senseless: dict[str, int] = defaultdict(int)
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            if not line.strip():
-                continue
-            question, makes_sense, tensions = _row(line, f"line {number} of {path}")
+        for question, makes_sense, tensions in rows.values():
             if makes_sense:
                 sensible[question].append(tensions)
             else:
@@ -74,8 +77,8 @@ def normalised(question: str) -> str:
     return " ".join(re.findall(r"\w+", question.lower()))
 
 
-def _row(line: str, where: str) -> tuple[str, bool, tuple[float, ...]]:
-    """One row's question, verdict and tensions."""
+def _row(line: str, where: str) -> tuple[str, tuple[str, bool, tuple[float, ...]]]:
+    """One row's label, "" where it has none; and its question, verdict and tensions."""
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -92,4 +95,5 @@ def _row(line: str, where: str) -> tuple[str, bool, tuple[float, ...]]:
         raise ValueError(f"{where}: tensions are {tensions!r}, expected three numbers in [0, 1]")
     if not normalised(str(question)):
         raise ValueError(f"{where}: the question is {question!r}, expected words")
-    return normalised(str(question)), makes_sense, tuple(float(t) for t in tensions)
+    told = (normalised(str(question)), makes_sense, tuple(float(t) for t in tensions))
+    return str(row.get("label") or ""), told

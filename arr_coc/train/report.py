@@ -19,7 +19,7 @@ from arr_coc.evaluate.rows import score_answer
 from arr_coc.evaluate.stats import Bootstrap, estimate, over_kinds
 from arr_coc.peers.base import Reduced
 from arr_coc.peers.ours import ARRCOC
-from arr_coc.qwen.batch import answer_batch, held_tokens
+from arr_coc.qwen.batch import answer_batch
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train.data import evidence
 from arr_coc.train.sources import HeldOut
@@ -149,7 +149,7 @@ def _answered(
     if not waiting:
         return []
     prompts = [reduced.prompt for reduced, _ in waiting]
-    tokens = [held_tokens(reduced) for reduced, _ in waiting]
+    tokens = [reduced.held for reduced, _ in waiting]
     with torch.inference_mode():
         answers = answer_batch(host, prompts, tokens, held_out.new_tokens)
     return [

@@ -1,0 +1,82 @@
+/* Moments: shows the moment of a clip, or the picture, that the slider stands at. The slider takes the keys and
+   speaks; the strip above it takes pointers and touch. */
+function arrMoments(root) {
+  const MIN_MS = 120;  // between two moments of a clip that is played
+  let playing = 0;
+  const find = (name) => root.querySelector(name);
+  const columns = () => [...root.querySelectorAll('.arr-moment')];
+  const slider = () => find('.arr-moment-at input');
+
+  function show(number) {
+    const all = columns(), at = all[number - 1];
+    if (!at) return;
+    slider().value = number;
+    slider().setAttribute('aria-valuetext', at.dataset.said);
+    all.forEach((column) => column.classList.toggle('arr-moment-now', column === at));
+    for (const image of root.querySelectorAll('.arr-moments-both img')) {
+      image.src = at.dataset[image.dataset.is];
+      image.alt = `${image.dataset.is === 'map' ? 'Kept places' : 'Sized by tokens'}, ${at.dataset.said}`;
+    }
+    if (!playing) find('.arr-moment-said').textContent = at.dataset.said;
+  }
+  const plain = (text) => text.trim().replace(/\s+/g, ' ');
+  function stop() {
+    clearTimeout(playing);
+    playing = 0;
+    const button = find('[data-play]');
+    if (button) button.textContent = 'Play';
+  }
+  function step(number) {
+    const all = columns();
+    if (number > all.length) {
+      stop();
+      return show(all.length);
+    }
+    show(number);
+    const seconds = (n) => parseFloat(all[Math.min(n, all.length) - 1].dataset.said);
+    playing = setTimeout(step, Math.max(MIN_MS, 1000 * (seconds(number + 1) - seconds(number))), number + 1);
+  }
+  function point(event) {
+    const strip = event.target.closest('.arr-moments');
+    if (!strip || (event.type === 'pointermove' && !event.buttons)) return;
+    stop();
+    const number = columns().findIndex((column) => event.clientX < column.getBoundingClientRect().right);
+    show(number < 0 ? columns().length : number + 1);
+  }
+  root.addEventListener('pointerdown', point);
+  root.addEventListener('pointermove', point);
+  root.addEventListener('input', (event) => {
+    if (event.target !== slider()) return;
+    stop();
+    show(Number(event.target.value));
+  });
+  root.addEventListener('click', (event) => {
+    if (!event.target.closest('[data-play]')) return;
+    if (playing) return stop();
+    event.target.textContent = 'Stop';
+    playing = 1;
+    step(1);
+  });
+  const serve = () => {
+    const shown = find('.arr-several:not([data-ready])');
+    if (!shown) return;
+    shown.dataset.ready = '1';
+    stop();
+    if (slider()) show(1);
+    // Asked of what stands there no more?
+    const typed = document.querySelector('#arr-several-question textarea')?.value ?? '';
+    if (plain(typed) !== plain(shown.dataset.question)) old();
+  };
+  document.addEventListener('input', (event) => {
+    if (event.target.closest('#arr-several-question, #arr-budget')) old();
+  });
+  new MutationObserver(serve).observe(root, {childList: true, subtree: true});
+  serve();
+  function old() {  // another question, file or budget stands there now
+    const said = find('.arr-several-old');
+    if (!said) return;
+    said.textContent = said.dataset.old;
+    said.parentElement.classList.add('arr-several-stale');
+  }
+  return {old};
+}

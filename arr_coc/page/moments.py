@@ -1,0 +1,103 @@
+"""Page moments: both answers to a clip or several pictures, escaped, and a strip of what each moment got.
+
+`moments.js` shows the moment that a slider stands at; `SCRIPT` mounts it in `gr.HTML`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from arr_coc.page import warping
+from arr_coc.page.frame import data_url, escaped
+from arr_coc.page.results import message
+from arr_coc.service.looks import LookResult
+from arr_coc.service.several import Moment, SeveralResult
+
+CODE = (Path(__file__).parent / "moments.js").read_text(encoding="utf-8")
+SCRIPT = f"{CODE}\nwindow.arrMoments = arrMoments(element);\n"
+TITLE = "A clip, or several pictures"
+SIDE = 320  # pixels of a shown moment's longer side
+FADED = 0.72  # how much of what is not kept is taken by grey
+GREY = (128, 132, 144)
+OLD = "These answers belong to another question, file or budget: ask again."
+
+
+def shown(pictures: Sequence[Image.Image], result: SeveralResult) -> str:
+    """Answers, strip and maps.
+
+    Args:
+        pictures: one for each moment, in the order of `result`'s; RGB.
+        result: what came of them.
+    """
+    rows = _row("Stock", result["full"]) + _row("ARR-COC", result["focused"])
+    notice = message(result["notice"]) if result["notice"] else ""
+    return (
+        f'<section class="arr-several" data-question="{escaped(result["question"])}">'
+        f'<p class="arr-several-old" role="status" data-old="{OLD}"></p>'
+        f'<p class="arr-you-question">{escaped(result["question"])}</p>'
+        "<table class='arr-table arr-several-answers'><thead><tr><th scope='col'>Look</th><th scope='col'>"
+        "Answer</th><th scope='col'>Tokens</th><th scope='col'>First word</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>{notice}{_strip(pictures, result)}</section>"
+    )
+
+
+def _row(name: str, look: LookResult) -> str:
+    if look["error"]:
+        return f"<tr><th scope='row'>{name}</th><td colspan='3'>{escaped(look['error'])}</td></tr>"
+    tokens = f"{look['visual_tokens']:,} of {look['visual_tokens_full']:,}"
+    return (
+        f"<tr><th scope='row'>{name}</th><td><b>{escaped(look['text']) or '(no words came)'}</b></td>"
+        f"<td>{tokens}</td><td>{look['time_to_first_token_s']:.2f} s</td></tr>"
+    )
+
+
+def _strip(pictures: Sequence[Image.Image], result: SeveralResult) -> str:
+    if not result["decided"]:
+        return ""
+    moments = result["decided"]["moments"]
+    most = max(one["tokens"] for one in moments) or 1
+    columns = "".join(
+        _column(number, picture, moment, most)
+        for number, (picture, moment) in enumerate(zip(pictures, moments, strict=True), 1)
+    )
+    kind = "Moment" if moments[0]["time"] is not None else "Picture"
+    play = '<button type="button" class="arr-button" data-play>Play</button>'
+    return (
+        '<div class="arr-moments-both"><figure><img data-is="map" alt=""><figcaption>The places it kept'
+        '</figcaption></figure><figure><img data-is="bent" alt=""><figcaption>Sized by tokens</figcaption>'
+        f'</figure></div><p class="arr-moment-said" role="status"></p><div class="arr-moments" '
+        f'aria-hidden="true">{columns}</div><label class="arr-moment-at">{kind} <input type="range" '
+        f'min="1" max="{len(moments)}" value="1" step="1"></label>'
+        f"<p class='arr-saves'>{play if kind == 'Moment' and len(moments) > 1 else ''}</p>"
+    )
+
+
+def _column(number: int, picture: Image.Image, moment: Moment, most: int) -> str:
+    small = picture.copy()
+    small.thumbnail((SIDE, SIDE))
+    time, kept = moment["time"], f"{moment['tokens']} of {moment['tokens_total']} tokens"
+    name = f"Picture {number}" if time is None else f"{time:.1f} s"
+    cut = time is not None and moment["cut"] and number > 1
+    said = f"{name}: {kept}{', a cut begins a new look' if cut else ''}"
+    density = warping.token_density(tuple(moment["grid"]), moment["cells"])
+    return (
+        f'<span class="arr-moment{" arr-moment-cut" * cut}" data-said="{said}" '
+        f'data-map="{data_url(kept_of(small, moment), quality=80)}" '
+        f'data-bent="{data_url(warping.bent(small, density), quality=80)}">'
+        f'<i style="height:{100 * moment["tokens"] / most:.0f}%"></i>'
+        f"<small>{name.removeprefix('Picture ')}</small></span>"
+    )
+
+
+def kept_of(picture: Image.Image, moment: Moment) -> Image.Image:
+    """A picture in grey but for the places that were kept."""
+    made = Image.blend(picture, Image.new("RGB", picture.size, GREY), FADED)
+    rows, columns = moment["grid"]
+    across, down = picture.width / columns, picture.height / rows
+    for level, row, column in moment["cells"]:
+        left, top = column << level, row << level
+        right, bottom = min(columns, left + (1 << level)), min(rows, top + (1 << level))
+        box = round(left * across), round(top * down), round(right * across), round(bottom * down)
+        made.paste(picture.crop(box), box)
+    return made

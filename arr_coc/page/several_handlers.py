@@ -1,0 +1,93 @@
+"""Several handlers: a clip, or several pictures, asked on the page and over the API.
+
+What comes from the browser or a program has type `Any` and is checked: it may be anything.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gradio.utils import get_upload_folder
+
+from arr_coc.page import moments
+from arr_coc.page.changes import UNCHANGED
+from arr_coc.page.model_handlers import ModelHandlers
+from arr_coc.page.refusals import refusal, sentence_of, spoken
+from arr_coc.service import comparing, intake, several
+from arr_coc.service.several import READABLE, SeveralResult
+from arr_coc.service.uploads import source_of
+
+ALLOWED = "clip or picture"
+ONE = "allowed are one clip, or 1 to 6 pictures."
+NOTHING = f"No file was given; {ONE}"
+LOOKING = "The model looks…"
+MOVING = (".mp4", ".m4v", ".mov", ".webm", ".gif")
+
+
+class SeveralHandlers:
+    """The handlers, over those that run the model."""
+
+    def __init__(self, model: ModelHandlers) -> None:
+        self.model = model
+
+    def clip(self, clip: Any, question: Any, share: Any, **settings: Any) -> SeveralResult:
+        """Both looks at a clip; refusals become sentences. `settings` are those of `check_clip`."""
+
+        def checked() -> several.Request:
+            source = source_of(clip, get_upload_folder(), "clip", READABLE)
+            return several.check_clip(source, question, share, **settings)
+
+        return self._answered(checked)
+
+    def pictures(self, pictures: Any, question: Any, share: Any, **settings: Any) -> SeveralResult:
+        """Both looks at several pictures; `settings` are those of `check_pictures`."""
+
+        def checked() -> several.Request:
+            several.check_count(pictures)
+            sources = [source_of(picture, get_upload_folder()) for picture in pictures]
+            return several.check_pictures(sources, question, share, **settings)
+
+        return self._answered(checked)
+
+    def _answered(self, checked: Callable[[], several.Request]) -> SeveralResult:
+        try:
+            return self._compared(checked())
+        except Exception as error:  # whatever it is, it is said in a sentence
+            raise refusal(error) from None
+
+    def _compared(self, request: several.Request) -> SeveralResult:
+        model = self.model.loader.get()
+        records = comparing.finish_interrupted(self.model.run(request), model, request)
+        return several.collected(records)
+
+    # --- the page ---
+
+    def on_waiting(self) -> str:
+        """How long the answers will wait for their turn, in a sentence; "" where they hardly will."""
+        return spoken(self.model.on_waiting() or LOOKING)
+
+    def on_ask(self, files: Any, question: Any, percent: Any) -> tuple[Any, str]:
+        """What is shown of both looks at the uploaded files, and what is said of it."""
+        try:
+            request = request_of(files, question, percent)
+            return moments.shown(request.firsts, self._compared(request)), spoken()
+        except Exception as error:  # whatever it is, it is said in a sentence
+            return UNCHANGED, sentence_of(error)
+
+
+def request_of(files: Any, question: Any, percent: Any) -> several.Request:
+    """The checked request for what was uploaded: one clip, or pictures.
+
+    Raises:
+        IntakeError: with one sentence that names what was given and what is allowed.
+    """
+    if not isinstance(files, list) or not files:
+        raise intake.IntakeError(NOTHING)
+    share = percent / 100 if type(percent) in (int, float) else percent
+    sources = [source_of(file, get_upload_folder(), "file", ALLOWED) for file in files]
+    moving = [source for source in sources if Path(source).suffix.lower() in MOVING]
+    if moving and len(sources) > 1:
+        raise intake.IntakeError(f"{len(sources)} files with a clip among them were given; {ONE}")
+    if moving:
+        return several.check_clip(sources[0], question, share)
+    return several.check_pictures(sources, question, share)

@@ -1,0 +1,270 @@
+"""Token reducers for a clip, or for several pictures, on one host, one budget and the same seams.
+
+    views = host.prepare(clip, question)
+    reduced = VIEWS_METHODS["evs"]()(host, views, question, budget=102)
+
+Published ones are written from their descriptions; each class says where it had to choose. A moment that
+keeps nothing keeps its time in the prompt; only `fewer-frames` drops that too.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from arr_coc import attending
+from arr_coc.components import PARTS
+from arr_coc.config import MINIMUM_BUDGET, Config, small_grid
+from arr_coc.peers import selection
+from arr_coc.peers.names import OURS, STOCK
+from arr_coc.peers.views import ReducedViews, ViewsCall, ViewsMethod, ViewsPeer
+from arr_coc.qwen.deciding import decided
+from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.inputs import Ask, Picture, Views
+from arr_coc.temporal import Moments
+
+
+class StockViews(ViewsPeer):
+    """Every token, whatever the budget: the model as it is."""
+
+    name = STOCK
+
+    def reduce(self, call: ViewsCall) -> ReducedViews:
+        """All N tokens."""
+        pictures = call.views.pictures
+        return call.reduced(call.encode(pictures), [torch.arange(p.tokens) for p in pictures])
+
+
+class Resized(ViewsPeer):
+    """The stock model on fewer or smaller frames, with a prompt of its own."""
+
+    resizes = True
+
+    def reduce(self, call: ViewsCall) -> ReducedViews:
+        """Lay out what is left anew, then encode all of it."""
+        host, views = call.host, call.views
+        with call.timed("select"):
+            grids = self.grids(call)
+            small = {number: _shrunk(call, number, grid) for number, grid in grids.items()}
+            if views.times is None:
+                prompt = host.inputs.chat.about_pictures([*grids.values()], call.question)
+            else:
+                times = [views.times[number] for number in grids]
+                grid = next(iter(grids.values()))
+                prompt = host.inputs.chat.about_clip(grid, times, call.question)
+        held = call.encode([*small.values()])
+        # What was shrunk shows no place at native resolution.
+        kept = tuple(
+            torch.full(picture.grid, float(grids.get(number) == picture.grid))
+            for number, picture in enumerate(views.pictures)
+        )
+        return ReducedViews(held, kept, prompt, call.seconds)
+
+    def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
+        """The numbers of the moments or pictures that stay, rising, and rows and columns of each."""
+        raise NotImplementedError
+
+
+class FewerFrames(Resized):
+    """As many whole moments as the budget holds, evenly apart, with the times at which they were.
+
+    A budget is seldom a whole number of moments. Where one moment more, each of them a little smaller,
+    spends more of it, that is done.
+    """
+
+    name = "fewer-frames"
+    of_clips = True
+
+    def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
+        """The middles of equal parts of the clip."""
+        moments, native = len(call.views.pictures), call.views.pictures[0].grid
+        count, grid = fewer_frames(moments, native, call.budget)
+        return {(2 * part + 1) * moments // (2 * count): grid for part in range(count)}
+
+
+class SmallerFrames(Resized):
+    """Every frame, or picture, shrunk by the same share; below the processor's floor too."""
+
+    name = "smaller-frames"
+
+    def minimum(self, views: Views) -> int:
+        """A token for each of them."""
+        return len(views.pictures)
+
+    def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
+        """All of them, as large as whole rows and columns of nearly the same aspect can be."""
+        pictures, every = call.views.pictures, call.views.tokens
+        if call.budget == every:
+            return {number: picture.grid for number, picture in enumerate(pictures)}
+        spare = call.budget - len(pictures)
+        return {
+            number: small_grid(picture.grid, 1 + spare * picture.tokens // every)
+            for number, picture in enumerate(pictures)
+        }
+
+
+class AfterViews(ViewsPeer):
+    """Encodes everything, then keeps the native tokens that `choose` names."""
+
+    def reduce(self, call: ViewsCall) -> ReducedViews:
+        """Encode, choose, cut."""
+        everything = call.encode(call.views.pictures)
+        with call.timed("select"):
+            chosen, start, index = self.choose(call, everything), 0, []
+            for own in everything:
+                inside = (chosen >= start) & (chosen < start + len(own))
+                index.append(chosen[inside] - start)
+                start += len(own)
+            held = [own.at(at) for own, at in zip(everything, index)]
+        return call.reduced(held, index)
+
+    def choose(self, call: ViewsCall, everything: Sequence[TokenSet]) -> Tensor:
+        """`(budget,)` ascending indices into the tokens of all moments, one after the other."""
+        raise NotImplementedError
+
+
+class EVS(AfterViews):
+    """Efficient Video Sampling (Bagrov et al. 2025, arXiv 2510.14624): what changed, whatever is asked.
+
+    The change of a token is one less the cosine between it and the token at the same place of the moment
+    before; the first moment is kept whole, and of all the others the tokens that changed most, with one
+    threshold over the whole clip. Features are those that the encoder hands to the language model, without
+    the DeepStack planes, which are cut with the same tokens.
+    """
+
+    name = "evs"
+    of_clips = True
+
+    def minimum(self, views: Views) -> int:
+        """The first moment."""
+        return views.pictures[0].tokens
+
+    def choose(self, call: ViewsCall, everything: Sequence[TokenSet]) -> Tensor:
+        """The first moment, then the largest changes of all."""
+        features = torch.stack([own.features for own in everything])
+        return selection.best(selection.changes(features).flatten(), call.budget)
+
+
+class DivPruneViews(AfterViews):
+    """DivPrune (Alvar et al. 2025) over the tokens of all moments at once, whatever is asked."""
+
+    name = "divprune"
+
+    def choose(self, call: ViewsCall, everything: Sequence[TokenSet]) -> Tensor:
+        """Greedy max-min cosine distance."""
+        features = torch.cat([own.features for own in everything])
+        return selection.max_min_select(features, call.budget).to(features.device)
+
+
+class ARRCOCViews(ViewsPeer):
+    """ARR-COC itself, under any `Config`; its budget is set per call."""
+
+    is_ours = True
+    parts = frozenset(PARTS)
+
+    def __init__(self, config: Config = Config(), name: str = OURS) -> None:
+        """`name` is what a table calls this variant."""
+        self.config, self.name = config, name
+
+    def minimum(self, views: Views) -> int:
+        """As `Config.tokens`."""
+        return min(MINIMUM_BUDGET, views.tokens)
+
+    def reduce(self, call: ViewsCall) -> ReducedViews:
+        """Realize, then encode what was allocated.
+
+        A stage that fails does not raise: see `ReducedViews.realization.fallback`.
+        """
+        realization = self.realize(call)
+        with call.timed("encode"):
+            held = call.host.encode_each(call.views.pictures, realization.views)
+        native = [_native_index(view.allocation) for view in realization.views]
+        score = tuple(view.relevance[0].float().cpu() for view in realization.views)
+        return replace(call.reduced(held, native), score=score, realization=realization)
+
+    def realize(self, call: ViewsCall) -> Moments:
+        """The decision to follow; its seconds are counted."""
+        config = replace(self.config, budget=call.budget)
+        realization = decided(call.host, call.views, call.question, config)
+        call.seconds.update(realization.seconds)
+        return realization
+
+
+class EachAlone(ARRCOCViews):
+    """ARR-COC on each moment as on a picture of its own: no clip is known, and each gets an equal share.
+
+    Each has a glance of its own, asked the question about it alone, as large as a picture's.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Config(glance="separate"), f"{OURS}-each-alone")
+
+    def minimum(self, views: Views) -> int:
+        """As `Config.tokens`, for each of them."""
+        return sum(min(MINIMUM_BUDGET, picture.tokens) for picture in views.pictures)
+
+    def realize(self, call: ViewsCall) -> Moments:
+        """The decisions, one after the other."""
+        host, pictures = call.host, call.views.pictures
+        level = [torch.zeros(picture.grid) for picture in pictures]
+        views = []
+        for picture, share in zip(pictures, attending.share_out(level, call.budget)):
+            prompt = host.inputs.chat.about_pictures([picture.grid], call.question)
+            config = replace(self.config, budget=share)
+            views.append(decided(host, Ask(picture, prompt), call.question, config))
+            for name, seconds in views[-1].seconds.items():
+                call.seconds[name] = call.seconds.get(name, 0.0) + seconds
+        return Moments(
+            question=call.question,
+            config=self.config,
+            budget=call.budget,
+            views=tuple(views),
+            times=call.views.times,
+            cuts=(True,) * len(views),
+            own=tuple(view.relevance for view in views),
+            seconds=dict(call.seconds),
+            fallback=next((view.fallback for view in views if view.fallback), None),
+        )
+
+
+def fewer_frames(moments: int, grid: tuple[int, int], budget: int) -> tuple[int, tuple[int, int]]:
+    """How many moments a budget holds, and rows and columns of each.
+
+    Args:
+        moments: there are.
+        grid: of each.
+        budget: visual tokens, 1 to all of them.
+    """
+    tokens = grid[0] * grid[1]
+    whole = budget // tokens
+    choices = [(whole, grid)] if whole else []
+    if whole < moments:
+        choices.append((whole + 1, small_grid(grid, budget // (whole + 1))))
+    # At equal tokens the first one, whose moments are whole.
+    return max(choices, key=lambda choice: choice[0] * choice[1][0] * choice[1][1])
+
+
+def _shrunk(call: ViewsCall, number: int, grid: tuple[int, int]) -> Picture:
+    picture = call.views.pictures[number]
+    return picture if grid == picture.grid else call.host.shrunk(picture, grid)
+
+
+def _native_index(allocation: attending.Allocation) -> Tensor:
+    """Raster indices of the native cells; coarse ones are left out."""
+    native = allocation.cells[allocation.cells[:, 0] == 0]
+    return native[:, 1] * allocation.grid[1] + native[:, 2]
+
+
+UNBLENDED = f"{OURS}-unblended"
+# In the order of a table.
+VIEWS_METHODS: dict[str, Callable[[], ViewsMethod]] = {
+    STOCK: StockViews,
+    FewerFrames.name: FewerFrames,
+    SmallerFrames.name: SmallerFrames,
+    EVS.name: EVS,
+    DivPruneViews.name: DivPruneViews,
+    OURS: ARRCOCViews,
+    UNBLENDED: lambda: ARRCOCViews(Config(decay=0.0, boost=1.0), UNBLENDED),
+    f"{OURS}-each-alone": EachAlone,
+}

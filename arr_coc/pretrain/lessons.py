@@ -1,0 +1,109 @@
+"""Lessons: questions for practice alone, steps on the way to those that are asked.
+
+What takes several steps to answer was hardly learned from answers alone: which of two is cheaper, what
+has the same colour. A lesson asks one of the steps, or asks for all of them aloud. Nobody is evaluated
+on them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from arr_coc.scenes.canvas import Scene
+from arr_coc.scenes.layouts.facts import Facts
+from arr_coc.scenes.questions import Question, Thing
+from arr_coc.scenes.richer import Asked
+
+NUMBERS = (10, 100)  # those that are compared, the last one excluded
+NEAR = 30  # a number to compare with is at most so far from the thing's own
+PER_LESSON = 3  # questions of one lesson about a picture, at most
+
+
+def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]:
+    """At most `most` lessons about a scene, in any order; each has the kind `lesson_` and its name."""
+    if not most:
+        return []
+    asked = Asked(scene.objects, Facts(scene.setting), len(scene.objects))
+    found = [
+        Question(text, answer, f"lesson_{name}")
+        for name, lesson in LESSONS.items()
+        for text, answer in islice(lesson(rng, asked), PER_LESSON)
+    ]
+    return [found[i] for i in rng.permutation(len(found))[:most]]
+
+
+def _more(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+    """Two numbers compared: no picture is needed."""
+    first, second = (int(n) for n in rng.choice(np.arange(*NUMBERS), 2, replace=False))
+    sign = "$" if rng.random() < 0.5 else ""
+    if rng.random() < 0.5:
+        yield f"which is more, {sign}{first} or {sign}{second}?", f"{sign}{max(first, second)}"
+    else:
+        yield f"which is less, {sign}{first} or {sign}{second}?", f"{sign}{min(first, second)}"
+
+
+def _over(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+    """A number in the picture compared with one in the question."""
+    for thing in _numbered(rng, asked):
+        number = _number(thing)
+        other = int(np.clip(number + rng.integers(-NEAR, NEAR + 1), NUMBERS[0], NUMBERS[1] - 1))
+        if other == number:
+            continue
+        if thing.detail_kind == "price":
+            text = f"does the {thing.name} cost more than ${other}?"
+        else:
+            text = f"is {thing.name} more than {other}?"
+        yield text, "yes" if number > other else "no"
+
+
+def _found(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+    """What is the only thing of its colour."""
+    if asked.has_own_colours:
+        return
+    colours = [thing.colour for thing in asked.objects]
+    for i in rng.permutation(len(asked.unique)):
+        thing = asked.unique[i]
+        if thing.colour and colours.count(thing.colour) == 1:
+            yield f"which thing is {thing.colour}?", thing.name
+
+
+def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+    """Two prices, and the cheaper one; a colour, and the other thing that has it."""
+    priced = [thing for thing in _numbered(rng, asked) if thing.detail_kind == "price"]
+    for a, b in zip(priced[::2], priced[1::2], strict=False):
+        if a.detail != b.detail:
+            cheaper = min(a, b, key=_number)
+            text = f"what do the {a.name} and the {b.name} cost, and which is cheaper?"
+            yield text, f"{a.detail} {b.detail} {cheaper.name}"
+    if asked.has_own_colours:
+        return
+    for i in rng.permutation(len(asked.unique)):
+        thing = asked.unique[i]
+        alike = [t for t in asked.objects if t.colour == thing.colour and t is not thing]
+        if thing.colour and len(alike) == 1 and alike[0] in asked.unique:
+            text = f"what colour is the {thing.name}, and what else has it?"
+            yield text, f"{thing.colour} {alike[0].name}"
+
+
+LESSONS: dict[str, Callable[[np.random.Generator, Asked], Iterator[tuple[str, str]]]] = {
+    "more": _more,
+    "over": _over,
+    "found": _found,
+    "aloud": _aloud,
+}
+
+
+def _numbered(rng: np.random.Generator, asked: Asked) -> Sequence[Thing]:
+    """The things with a price or a value whose name no other thing has, in any order."""
+    names = [thing.name for thing in asked.things]
+    found = [
+        thing
+        for thing in asked.things
+        if thing.detail_kind in ("price", "value") and names.count(thing.name) == 1
+    ]
+    return [found[i] for i in rng.permutation(len(found))]
+
+
+def _number(thing: Thing) -> int:
+    return int(thing.detail.lstrip("$"))

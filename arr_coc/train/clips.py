@@ -1,0 +1,240 @@
+"""Train what is special to clips: how far relevance lasts, what motion adds, what the glance leans to.
+
+    python -m arr_coc.train.clips --base BASE --weights WEIGHTS --n 400 --out runs/paced
+
+Three numbers (`config.Pace`), beginning at the brief's. The base, its weights and all maps stay as they
+are: each drawn clip's maps are computed once, and the numbers follow the gradient of how much of the
+evidence a relaxed budget keeps, in as many moments as an answer takes. Other clips then say what is kept
+with the numbers of before and of after. OUT gets the weights with the numbers in their `config.json`. The
+last line on stdout is JSON.
+"""
+
+import argparse
+import copy
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from arr_coc import motion, provenance
+from arr_coc.clips import clip_of
+from arr_coc.commands import run_command
+from arr_coc.components import Components
+from arr_coc.config import SHARE, Config, Pace
+from arr_coc.evaluate.stats import wilson
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.qwen.weights import identity, save_components
+from arr_coc.scenes.hands import ANY
+from arr_coc.scenes.moments import ClipQuestion
+from arr_coc.scenes.moving import make_clip
+from arr_coc.scenes.scene import DEV_SEED
+from arr_coc.temporal import Moments, allocate, relevances
+from arr_coc.texture import MOTION
+from arr_coc.train.data import evidence as covered
+from arr_coc.train.relaxation import soft_top_k
+
+MODULE = "arr_coc.train.clips"
+FIRST_SEED = 700_000_000  # of the clips that are learned from
+LEAST = (
+    1e-4  # of the evidence that counts as kept: nothing kept costs so many nats, not endlessly many
+)
+LEAST_RELEVANCE = 1e-9
+STEPS, RATE, BATCH = 200, 0.05, 16
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One question about a clip, before relevance is blended and lifted.
+
+    Attributes:
+        moments: as decided, for what is not a map.
+        maps: propositional, perspectival and participatory of each moment, `(1, h, w)`.
+        moved: the motion channel of each, `(1, h, w)`.
+        evidence: `(G, h, w)` share of each cell that holds some of the answer.
+        needed: in so many moments at least.
+    """
+
+    moments: Moments
+    maps: tuple[tuple[Tensor, Tensor, Tensor], ...]
+    moved: tuple[Tensor, ...]
+    evidence: Tensor
+    needed: int
+
+
+class Paced(nn.Module):
+    """The numbers while they are trained, each free of its bounds."""
+
+    def __init__(self, start: Pace) -> None:
+        super().__init__()
+        decay, boost = torch.tensor(start.decay).logit(), math.log(start.boost - 1)
+        self.free = nn.Parameter(torch.tensor([float(decay), boost, start.lean]))
+
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Decay, boost and lean, 0-d tensors."""
+        decay, boost, lean = self.free.unbind()
+        return decay.sigmoid(), 1 + boost.exp(), lean
+
+    def pace(self) -> Pace:
+        """The numbers as they are now."""
+        return Pace(*(float(value.detach()) for value in self()))
+
+
+def lessons(
+    host: ARRCOCQwen, seeds: Sequence[int], *, groups: int, share: float, hand: str
+) -> list[Lesson]:
+    """The questions of some drawn clips, each decided without blending, lifting or a lean taken back."""
+    level = host.with_policies({name: paced(own, None) for name, own in host.policies.items()})
+    config, found = Config(share=share, decay=0.0, boost=1.0), []
+    for seed in seeds:
+        drawn = make_clip(seed, groups=groups, hand=hand)
+        clip = clip_of(drawn.frames, fps=drawn.fps)
+        for asked in drawn.questions:
+            if asked.evidence:  # of a "no" nothing is there to be kept
+                moments = level.realize(clip, asked.text, config)
+                found.append(_lesson(asked, moments, drawn.frames[0].size))
+    return found
+
+
+def _lesson(asked: ClipQuestion, moments: Moments, size: tuple[int, int]) -> Lesson:
+    grid = moments.views[0].grid
+    boxes = [[box for at, box in asked.evidence if at == g] for g in range(len(moments.views))]
+    # Copies, which gradients may pass: what was decided in inference mode takes none.
+    maps = tuple(
+        tuple(own.clone() for own in (view.propositional, view.perspectival, view.participatory))
+        for view in moments.views
+    )
+    moved = tuple(view.textures[:, MOTION.index].clone() for view in moments.views)
+    evidence = torch.stack([covered(own, size, grid) for own in boxes])
+    return Lesson(moments, maps, moved, evidence, asked.needed)
+
+
+def paced(parts: Components, pace: Pace | None) -> Components:
+    """The same parts with other numbers for clips."""
+    other = copy.copy(parts)
+    other.pace = pace
+    return other
+
+
+def relevance_of(lesson: Lesson, decay: Tensor, boost: Tensor, lean: Tensor) -> list[Tensor]:
+    """`(1, h, w)` of each moment under these numbers, with gradients to them."""
+    moments = lesson.moments
+    coupled = motion.upright([own for *_, own in lesson.maps], lean)
+    maps = [(what, where, own) for (what, where, _), own in zip(lesson.maps, coupled)]
+    config = replace(moments.config, decay=decay, boost=boost)
+    scalars = moments.views[0].scalars
+    blended = relevances(maps, lesson.moved, moments.cuts, moments.tensions, config, scalars)
+    return blended[1]
+
+
+def loss_of(lesson: Lesson, numbers: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """-log of the evidence that a relaxed budget keeps, 0-d, in the moments where it keeps most of it."""
+    relevance = torch.stack(relevance_of(lesson, *numbers))  # (G, 1, h, w)
+    scores = relevance.clamp(min=LEAST_RELEVANCE).log().reshape(1, -1)
+    kept = soft_top_k(scores, scores.new_tensor([float(lesson.moments.budget)]))
+    kept = kept.view(lesson.evidence.shape)
+    total = lesson.evidence.sum((1, 2))
+    of_each = (kept * lesson.evidence).sum((1, 2))[total > 0] / total[total > 0]
+    best = of_each.topk(min(lesson.needed, len(of_each))).values
+    return -(best.mean() + LEAST).log()
+
+
+def learned(taught: Sequence[Lesson], start: Pace, *, steps: int = STEPS) -> Pace:
+    """The numbers after so many steps, each on `BATCH` of the lessons in turn."""
+    numbers = Paced(start)
+    adam = torch.optim.Adam(numbers.parameters(), lr=RATE)
+    order = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        chosen = torch.randint(len(taught), (BATCH,), generator=order).tolist()
+        loss = torch.stack([loss_of(taught[i], numbers()) for i in chosen]).mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return numbers.pace()
+
+
+def keeps(lesson: Lesson, pace: Pace) -> bool:
+    """Whether the budget keeps half of the evidence, in as many moments as the answer takes."""
+    moments = lesson.moments
+    with torch.no_grad():
+        relevance = relevance_of(lesson, *map(torch.tensor, pace))
+    spent = allocate(relevance, moments.budget, moments.tensions, moments.config.allocator)
+    held = 0
+    for allocation, evidence in zip(spent, lesson.evidence):
+        mask = torch.zeros(allocation.grid)
+        rows, columns = allocation.cells[:, 1], allocation.cells[:, 2]
+        mask[rows, columns] = 1
+        total = float(evidence.sum())
+        held += total > 0 and float((mask * evidence).sum()) >= total / 2
+    return held >= lesson.needed
+
+
+def report_of(tested: Sequence[Lesson], paces: dict[str, Pace]) -> dict[str, Any]:
+    """For each of some numbers, of how many questions the evidence is kept."""
+    rows = {}
+    for name, pace in paces.items():
+        right = sum(keeps(lesson, pace) for lesson in tested)
+        own = {key: round(value, 3) for key, value in pace._asdict().items()}
+        rows[name] = {
+            **own,
+            "n": len(tested),
+            "kept": right,
+            "interval": wilson(right, len(tested)),
+        }
+    return rows
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags."""
+    p = argparse.ArgumentParser(
+        description="Train the numbers that clips need besides a picture's."
+    )
+    p.add_argument("--base", default=None, help="folder or Hub id (default: the bundled base)")
+    p.add_argument("--weights", default=None, help="ARR-COC weights that get the numbers")
+    p.add_argument("--n", type=int, default=300, help="clips to learn from (default %(default)s)")
+    p.add_argument("--test-n", type=int, default=100, help="clips to compare on")
+    p.add_argument("--groups", type=int, default=8, help="moments of a clip (default %(default)s)")
+    p.add_argument("--share", type=float, default=SHARE, help="of a clip's tokens")
+    p.add_argument("--hand", default=ANY, help="who draws the clips (default %(default)s)")
+    p.add_argument("--steps", type=int, default=STEPS)
+    p.add_argument("--out", type=Path, required=True, help="folder for the weights")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train the numbers, compare, write the weights."""
+    args = parser().parse_args(argv)
+    host = ARRCOCQwen.from_pretrained(args.base, args.weights)
+    if not host.policies:
+        raise ValueError(
+            "there are no ARR-COC weights to write the numbers into; name some by --weights"
+        )
+    how = {"groups": args.groups, "share": args.share, "hand": args.hand}
+    taught = lessons(host, range(FIRST_SEED, FIRST_SEED + args.n), **how)
+    tested = lessons(host, range(DEV_SEED, DEV_SEED + args.test_n), **how)
+    start, none = Pace(), Pace(0.0, 1.0, 0.0)
+    pace = learned(taught, start, steps=args.steps)
+    report = {
+        "what": "questions whose evidence the budget keeps, by the numbers for clips",
+        **provenance.header(MODULE, provenance.typed(argv), torch.device("cpu")),
+        "questions_learned_from": len(taught),
+        "numbers": report_of(tested, {"none": none, "start": start, "learned": pace}),
+    }
+    parts = next(iter(host.policies.values()))
+    base = parts.origin.base if parts.origin and parts.origin.base else host.name
+    save_components(
+        paced(parts, pace),
+        args.out,
+        base=base,
+        **identity(host.model),
+    )
+    (args.out / "clips.json").write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps({"out": str(args.out), **report["numbers"]}))
+
+
+if __name__ == "__main__":
+    run_command(MODULE, main)

@@ -1,0 +1,49 @@
+"""Whether a map makes sense, asked and answered in a real browser."""
+
+import json
+
+import httpx
+import pytest
+from app_server import recorded_examples, start
+from playwright.sync_api import expect
+from test_browser import PHONE, ask, browser, finished, visit, watched
+
+from arr_coc.service import labels
+
+__all__ = ["browser"]
+
+
+@pytest.mark.slow
+def test_a_visitor_answers_by_keyboard_on_a_phone_and_changes_the_answer(browser, tmp_path):
+    file = tmp_path / "people.jsonl"
+    variables = {"ARR_COC_EXAMPLES": str(recorded_examples()), labels.LABELS: str(file)}
+    server = start(variables)
+    try:
+        assert "/makes_sense" in httpx.get(server.url + "gradio_api/info").json()["named_endpoints"]
+        with watched(browser, viewport=PHONE) as tab:
+            visit(tab, app=lambda: server)
+
+            yes, no = tab.get_by_role("radio", name="Yes"), tab.get_by_role("radio", name="No")
+            expect(tab.locator("#arr-sense")).to_contain_text("not the picture")
+            yes.focus()
+            tab.keyboard.press("Space")
+            heard = tab.locator("#arr-said-sense [role=status]")
+            expect(heard).to_have_text("Kept: yes.")
+            no.click()
+            expect(heard).to_have_text("Kept: no.")
+            box = tab.locator("#arr-sense").bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+            ask(tab, "what is in the picture?")
+            finished(tab)
+            expect(heard).to_have_text("")  # another map has come
+            expect(no).not_to_be_checked()
+            yes.click()
+            expect(heard).to_have_text("Kept: yes.")
+            first, changed, other = [json.loads(line) for line in file.read_text().splitlines()]
+            assert first["label"] == changed["label"] != other["label"]
+            assert [first["makes_sense"], changed["makes_sense"]] == [True, False]
+            assert other["question"] == "what is in the picture?"
+            assert tab.errors == [] and tab.elsewhere == []
+    finally:
+        server.process.kill()
+        server.process.wait()

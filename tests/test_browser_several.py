@@ -1,0 +1,99 @@
+"""A clip and several pictures, asked and looked at in a real browser."""
+
+import av
+import pytest
+from app_server import recorded_examples, start
+from playwright.sync_api import expect
+from test_browser import DESK, PHONE, browser, visit, watched
+from test_browser_you import serious
+
+from arr_coc.scenes.moving import make_clip
+from arr_coc.scenes.scene import DEV_SEED
+
+__all__ = ["browser"]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def app():
+    server = start({"ARR_COC_EXAMPLES": str(recorded_examples())})
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+def written(path, frames, fps: int):
+    """A clip as a file."""
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("libx264", rate=fps)
+        stream.width, stream.height = frames[0].size
+        for frame in frames:
+            file.mux(stream.encode(av.VideoFrame.from_image(frame)))
+        file.mux(stream.encode())
+    return path
+
+
+def opened(tab, files, question: str):
+    tab.get_by_role("button", name="A clip, or several pictures").click()
+    tab.locator("#arr-several-files input[type=file]").set_input_files(files)
+    expect(tab.locator("#arr-several-files")).to_contain_text(files[0].name[:4])
+    tab.locator("#arr-several-question textarea").fill(question)
+    tab.locator("#arr-several-ask").click()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_a_clip_is_asked_and_its_moments_are_walked_through(browser, app, tmp_path, size):
+    clip = make_clip(DEV_SEED, groups=4)
+    file = written(tmp_path / "clip.mp4", clip.frames, fps=2)
+    question = "what moves? ${1+1} <b>"
+    with watched(browser, viewport=size) as tab:
+        visit(tab, app=lambda: app)
+        opened(tab, [file], question)
+        section = tab.locator("#arr-several .arr-several")
+        expect(section.locator(".arr-you-question")).to_have_text(question, timeout=120_000)
+        expect(section.locator("tbody tr")).to_have_count(2)
+        columns = section.locator(".arr-moment")
+        expect(columns).to_have_count(4)
+        slider = section.get_by_role("slider")
+        maps = section.locator("img[data-is=map]")
+        seen = set()
+        slider.focus()
+        for number in range(4):
+            expect(columns.nth(number)).to_contain_class("arr-moment-now")
+            expect(slider).to_have_attribute(
+                "aria-valuetext", columns.nth(number).get_attribute("data-said")
+            )
+            seen.add(maps.get_attribute("src"))
+            tab.keyboard.press("ArrowRight")
+        assert len(seen) == 4
+        columns.nth(1).click()
+        expect(columns.nth(1)).to_contain_class("arr-moment-now")
+        old = section.locator(".arr-several-old")
+        expect(old).to_have_text("")
+        tab.locator("#arr-several-question textarea").fill("which way?")
+        expect(old).to_contain_text("another question")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert serious(tab, "#arr-several") == []  # the field for files is the framework's
+
+
+def test_several_pictures_share_a_budget_and_a_refusal_is_a_sentence(browser, app, tmp_path):
+    clip = make_clip(DEV_SEED, groups=4)
+    files = [tmp_path / f"one{i}.png" for i in range(3)]
+    for file, frame in zip(files, clip.frames[::2]):
+        frame.save(file)
+    broken = tmp_path / "none.mp4"
+    broken.write_bytes(files[0].read_bytes())
+    with watched(browser) as tab:
+        visit(tab, app=lambda: app)
+        opened(tab, files, "which picture shows the car?")
+        section = tab.locator("#arr-several .arr-several")
+        expect(section.locator(".arr-moment")).to_have_count(3, timeout=120_000)
+        expect(section.locator("[data-play]")).to_have_count(0)
+        expect(section).to_contain_text("Picture")
+        tab.locator("#arr-several-files").get_by_role("button", name="Clear").click()
+        tab.locator("#arr-several-files input[type=file]").set_input_files([broken])
+        expect(tab.locator("#arr-several-files")).to_contain_text("none")
+        tab.locator("#arr-several-ask").click()
+        refused = tab.locator("#arr-several-said .arr-refusal")
+        expect(refused).to_contain_text("MP4, WebM or GIF", timeout=60_000)
+        expect(section.locator(".arr-moment")).to_have_count(3)  # what was there stays
