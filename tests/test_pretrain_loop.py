@@ -275,6 +275,17 @@ def _train(folder: Path, *more: str) -> dict:
     return _state(folder)
 
 
+def test_what_goes_on_from_a_folder_reads_out_as_the_run_did_that_wrote_it(tmp_path):
+    state = _train(tmp_path / "base", "--joint-steps", "1")
+    before = {p.name for p in tmp_path.iterdir()}
+    assert before == {"base", "base.work", "base.readouts.safetensors"}
+    words = ["--out", str(tmp_path / "more"), "--init", str(tmp_path / "base"), "--stages", "joint"]
+    heads = pretrain.begin(pretrain.parse(words)).heads.state_dict()
+    assert heads.keys() == state["heads"].keys()
+    for key, value in heads.items():
+        assert torch.equal(value, state["heads"][key].bfloat16().float()), key
+
+
 def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
     folder = tmp_path / "base"
     state = _train(folder, "--joint-steps", "2")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
 
 from arr_coc.pretrain import model as pretrain_model
@@ -18,6 +19,7 @@ from arr_coc.pretrain.settings import STAGES, Settings
 
 TRAINING = "training.json"  # in the published folder: what went into the weights
 MODULES = ("model", "codes", "heads")  # of a run, kept in its checkpoint
+READOUTS = ".readouts.safetensors"  # beside the published folder, which does without them
 COUNTERS = ("stage", "step", "seconds", "pictures")  # the same
 
 
@@ -119,11 +121,12 @@ def begin(settings: Settings) -> Run:
 
 
 def _restore_heads(heads: Heads, folder: Path) -> None:
-    """The read-outs of the run that wrote `folder`, where its checkpoint lies beside it and fits."""
-    if checkpoint := last_checkpoint(folder.with_name(folder.name + ".work")):
-        saved, own = read_run(checkpoint)["heads"], heads.state_dict()
-        fitting = {k: v for k, v in saved.items() if k in own and v.shape == own[k].shape}
-        heads.load_state_dict(fitting, strict=False)
+    """The read-outs of the run that wrote `folder`, where they lie beside it, as far as they fit."""
+    if not (path := folder.with_name(folder.name + READOUTS)).exists():
+        return
+    own = heads.state_dict()
+    fitting = {k: v for k, v in load_file(path).items() if k in own and v.shape == own[k].shape}
+    heads.load_state_dict(fitting, strict=False)
 
 
 def _join_sides(run: Run, *, vision_from: Path, text_from: Path) -> None:
@@ -149,6 +152,17 @@ def publish(run: Run, *, folder: Path, trained_on: str, scores: dict | None = No
     count, most = sum(p.numel() for p in run.model.parameters()), run.max_tokens
     text = card(count, facts, scores, max_tokens=most)
     save(folder, run.model, run.tokenizer, text, max_tokens=most)
+    save_readouts(run.heads, folder)
     (folder / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
     if scores:
         (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
+
+
+def save_readouts(heads: Heads, folder: Path) -> None:
+    """Write the read-outs, which only training needs, beside a published folder, in bfloat16."""
+    path = folder.with_name(folder.name + READOUTS)
+    aside = path.with_name(path.name + ".writing")
+    save_file(
+        {k: v.detach().to("cpu", torch.bfloat16) for k, v in heads.state_dict().items()}, aside
+    )
+    aside.replace(path)
