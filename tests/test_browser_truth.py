@@ -60,9 +60,13 @@ def held(data):
 
 
 def hover(tab, row, column, grid):
+    """Point at a place: what can be asked there may lie above it, so nothing checks what is hit."""
+    tab.locator(".arr-cells").scroll_into_view_if_needed()
     box = tab.locator(".arr-cells").bounding_box()
-    at = {"x": (column + 0.5) * box["width"] / grid[1], "y": (row + 0.5) * box["height"] / grid[0]}
-    tab.locator(".arr-cells").hover(position=at)
+    tab.mouse.move(
+        box["x"] + (column + 0.5) * box["width"] / grid[1],
+        box["y"] + (row + 0.5) * box["height"] / grid[0],
+    )
     return tab.locator(".arr-readout")
 
 
