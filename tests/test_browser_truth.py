@@ -217,7 +217,7 @@ def test_a_long_picture_can_be_read(tab, tmp_path, size):
     box = tab.locator("#arr-look .arr-stage").bounding_box()
     assert min(box["width"], box["height"]) > 100
     roll = tab.locator("#arr-look .arr-roll").bounding_box()
-    assert roll["width"] < 700 and roll["height"] < 450
+    assert roll["width"] < 700 and roll["height"] < 0.7 * DESK["height"]
     assert tab.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
     assert shown(tab).shape[:2][size[0] > size[1] and 1] > 1000
     with tab.expect_download() as download:
