@@ -226,13 +226,16 @@ def wire_pictures(page: Parts) -> None:
     """Everything that brings another picture, or another question to it."""
     fresh = page.of(changes.Fresh)
     picked = [page.cards.select, page.look.select, page.chips.click]
-    gr.on(picked, LOCAL.on_pick, None, fresh, **QUICK)
+    comes = {"js": stamps.COMES_JS, **QUICK}  # a Compare pressed meanwhile is meant for it
+    brought = gr.on(picked, LOCAL.on_pick, None, fresh, **comes)
+    drawing = page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **comes)
+    for coming in (brought, drawing):
+        coming.then(None, None, None, js=stamps.CAME_JS, **QUICK)
     page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
     page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)
     own = [page.picture, page.question, page.chosen, page.drawn, page.turn, page.run]
     numbered = stamps.numbered(len(own) - 1, "later")
     page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **QUICK)
-    page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)
     put_up = [page.put.click, page.writing.submit]
     signed = [page.writing, page.turn, page.run]
     gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(2, "later"), **QUICK)

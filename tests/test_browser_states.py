@@ -1,6 +1,7 @@
 """The page in every state: what stands there belongs to what is shown, or says that it does not."""
 
 import re
+import time
 
 import pytest
 from app_server import held_server, recorded_examples, start
@@ -331,3 +332,25 @@ def test_a_server_that_dies_is_said_and_compare_lives_when_it_is_back(chromium, 
         expect(alarm).to_contain_text("The server is back")
         ask(tab)
         finished(tab)
+
+
+def test_compare_pressed_before_a_picked_card_is_there_is_meant_for_it(tab):
+    visit(tab)
+    card = tab.locator(".arr-card").nth(1)
+    before = tab.locator(BOX).input_value()
+
+    def slowly(route):
+        time.sleep(0.7)
+        route.continue_()
+
+    tab.route("**/run/predict**", slowly)
+    card.click()
+    tab.locator("#arr-go").click()
+    expect(tab.locator("#arr-go")).to_have_attribute("aria-busy", "true")
+    assert tab.locator(BOX).input_value() == before  # the card is still on its way
+    finished(tab)
+    asked = tab.locator(BOX).input_value()
+    assert asked != before
+    stamp = tab.locator("#arr-answers .arr-of")
+    expect(stamp).to_have_attribute("data-question", asked)
+    fresh(tab)

@@ -8,13 +8,15 @@ function arrState(root, trigger) {
   };
   // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.8 s is within 5 s. One that computes
   // for twelve clients on two cores was found to answer within 0.1 s; one answer that is late or lost is no alarm.
-  const EVERY_MS = 1000, PATIENCE_MS = 1800, FRAMES = 120, MARGIN = 160;
+  const EVERY_MS = 1000, PATIENCE_MS = 1800, FRAMES = 120, MARGIN = 160, COMES_MS = 5000;
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
   let parted = false;  // the server was lost, and nothing was asked since
+  // Another picture or question was picked and is on its way: since when, and whether Compare was pressed meanwhile.
+  let picked = 0, pressed = false;
 
   const plain = (text) => (text || '').trim().replace(/\s+/g, ' ');
   const shown = ([picture, question, ...settings]) =>
@@ -78,6 +80,30 @@ function arrState(root, trigger) {
       else if (left--) requestAnimationFrame(attempt);
     })();
   }
+
+  // A press that comes before what was picked is meant for it: it waits, but not for ever.
+  function comes() {
+    picked = Date.now();
+    pressed = false;
+  }
+  function came() {
+    const waited = pressed;
+    picked = 0;
+    pressed = false;
+    document.querySelector('#arr-go').removeAttribute('aria-busy');
+    if (waited) requestAnimationFrame(press);  // once what came is in the fields
+  }
+  document.addEventListener('click', (event) => {
+    const go = event.target.closest?.('#arr-go'), left = picked + COMES_MS - Date.now();
+    if (!go || left <= 0) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (pressed) return;
+    pressed = true;
+    go.setAttribute('aria-busy', 'true');
+    const waiting = picked;
+    setTimeout(() => waiting === picked && came(), left);
+  }, true);
 
   function reach() {  // the answers come where the person is
     const place = document.getElementById('arr-answers'), box = place.getBoundingClientRect();
@@ -189,5 +215,5 @@ function arrState(root, trigger) {
     if (open && now.picture !== asked.picture) trigger('clear', {});
   }
   if (window.arrNow) look(window.arrNow);
-  return {begin, look, over, end, press, button, run: () => String(run), later: () => String(later())};
+  return {begin, look, over, end, press, button, comes, came, run: () => String(run), later: () => String(later())};
 }
