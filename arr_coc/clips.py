@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from arr_coc.config import MAX_PIXELS
+from arr_coc.config import MAX_PIXELS, small_grid
 from arr_coc.pictures import as_read
 
 if TYPE_CHECKING:  # FFmpeg is loaded when a file is read
@@ -32,6 +32,7 @@ MIN_SIDE = 8
 MAX_SOURCE_FRAMES = 20_000  # a list of their times is all that is held of so many
 # A file that says it is longer than what it holds by so many seconds was cut short.
 MISSING_SECONDS = 0.5
+FRAMES_OF_MOMENT = 2  # Qwen3-VL's temporal patches take two
 READABLE = "MP4, WebM or GIF"
 LIMITS = f"at most {MAX_SECONDS:g} s"
 
@@ -122,6 +123,43 @@ def read_clip(
         raise _damaged(kind)
     start = times[0]
     return Clip(tuple(pictures), tuple(times[number] - start for number in wanted))
+
+
+def fewer_moments(
+    moments: int, grid: tuple[int, int], budget: int
+) -> tuple[list[int], tuple[int, int]]:
+    """As many whole moments as a budget holds: the middles of equal parts of a clip.
+
+    A budget is seldom a whole number of moments. Where one moment more, each of them a little smaller,
+    spends more of it, that is done.
+
+    Args:
+        moments: there are.
+        grid: rows and columns of visual tokens of each.
+        budget: visual tokens, 1 to all of them.
+
+    Returns:
+        The numbers of the moments that stay, rising, and rows and columns of each.
+    """
+    tokens = grid[0] * grid[1]
+    whole = budget // tokens
+    choices = [(whole, grid)] if whole else []
+    if whole < moments:
+        choices.append((whole + 1, small_grid(grid, budget // (whole + 1))))
+    # At equal tokens the first one, whose moments are whole.
+    count, grid = max(choices, key=lambda choice: choice[0] * choice[1][0] * choice[1][1])
+    return [(2 * part + 1) * moments // (2 * count) for part in range(count)], grid
+
+
+def with_moments(clip: Clip, numbers: Sequence[int]) -> Clip:
+    """The clip of some of its moments, `FRAMES_OF_MOMENT` frames each, with their own times."""
+    chosen = [
+        at
+        for number in numbers
+        for at in range(len(clip.frames))
+        if at // FRAMES_OF_MOMENT == number
+    ]
+    return Clip(tuple(clip.frames[at] for at in chosen), tuple(clip.times[at] for at in chosen))
 
 
 def _as_picture(frame: Image.Image | np.ndarray) -> Image.Image:

@@ -75,7 +75,7 @@ BELOW = {
     "check": IDEA | {"commands", "naming", "provenance", "qwen"},
     "scenes": {"commands"},
     "sets": {"pictures"},
-    "peers": IDEA | {"qwen"},
+    "peers": IDEA | {"clips", "qwen"},
     "service": IDEA
     | {"check", "clips", "commands", "digests", "naming", "pictures", "qwen", "serving"},
     "evaluate": {

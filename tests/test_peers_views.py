@@ -16,12 +16,12 @@ from test_views import (
 )
 
 from arr_coc.attending import native_allocation
-from arr_coc.clips import clip_of
+from arr_coc.clips import clip_of, fewer_moments
 from arr_coc.config import Config
 from arr_coc.peers import selection
 from arr_coc.peers.clock import timed
 from arr_coc.peers.names import VIEWS_WORDS
-from arr_coc.peers.views_methods import VIEWS_METHODS, fewer_frames
+from arr_coc.peers.views_methods import VIEWS_METHODS
 from arr_coc.qwen import batch
 from arr_coc.qwen.inputs import Ask
 from arr_coc.realizing import Realizer
@@ -143,7 +143,9 @@ def test_divprune_takes_from_all_moments_at_once(tiny, clip):
     ],
 )
 def test_fewer_frames_spends_most_of_the_budget(budget, expected):
-    assert fewer_frames(8, (8, 8), budget) == expected
+    numbers, grid = fewer_moments(8, (8, 8), budget)
+    assert (len(numbers), grid) == expected
+    assert all(0 <= a < b < 8 for a, b in zip(numbers, numbers[1:]))
 
 
 @pytest.mark.parametrize(("budget", "numbers"), [(20, [1]), (40, [0, 2])])

@@ -9,6 +9,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 from test_clips import film
 
+from arr_coc import clips
 from arr_coc.service import comparing, several
 from arr_coc.service.intake import IntakeError
 from arr_coc.service.looks import SERVER_DEVICE
@@ -44,6 +45,39 @@ def test_a_clip_gives_both_answers_and_one_budget_over_its_moments(bundled, clip
     rows, columns = moments[0]["grid"]
     assert [len(row) for row in moments[0]["relevance"]] == [columns] * rows
     assert "not trained on clips" in result["notice"]
+
+
+def test_the_third_look_is_the_stock_model_at_as_many_tokens_in_fewer_moments(bundled, clip):
+    asked = {"question": "What appears?", "share": 0.5, "frames": 8, "max_new_tokens": 4}
+    request = several.check_clip(clip, **asked, fewer=True)
+    result = compared(bundled, request)
+    fewer, native = result["fewer"], result["decided"]["moments"][0]["tokens_total"]
+    assert fewer["done"] and not fewer["error"]
+    assert fewer["visual_tokens"] == 2 * native == result["tokens_kept"]
+    assert fewer["visual_tokens_full"] == result["tokens_total"]
+    frames, times = request.image.frames, request.image.times
+    alone = clips.clip_of([frames[i] for i in (2, 3, 6, 7)], times=[times[i] for i in (2, 3, 6, 7)])
+    told = {"max_new_tokens": 4, "use_arr_coc": False}
+    assert fewer["text"] == bundled.generate(alone, "What appears?", **told).text
+    assert compared(bundled, several.check_clip(clip, **asked))["fewer"] is None
+    small = compared(bundled, several.check_clip(clip, **asked | {"share": 0.1}, fewer=True))
+    assert 0 < small["fewer"]["visual_tokens"] <= small["tokens_kept"]
+
+
+def test_a_third_look_that_fails_leaves_both_others(bundled, clip, monkeypatch):
+    stream = bundled.stream
+
+    def failing(*given, grid=None, **options):
+        if grid:
+            raise MemoryError
+        return stream(*given, **options)
+
+    monkeypatch.setattr(bundled, "stream", failing)
+    request = several.check_clip(clip, "what?", 0.5, frames=4, max_new_tokens=2, fewer=True)
+    result = compared(bundled, request)
+    assert "not enough memory" in result["fewer"]["error"]
+    assert all(result[look]["done"] and not result[look]["error"] for look in ("full", "focused"))
+    assert result["decided"]
 
 
 def test_pictures_have_no_times_and_each_its_own_grid(bundled, pictures):
@@ -133,8 +167,10 @@ def test_both_endpoints_answer_and_refuse(tmp_path, clip, pictures):
     pictures[0].save(tmp_path / "a.png")
     named_so.write_bytes((tmp_path / "a.png").read_bytes())
     asked = {"question": "What appears?", "max_new_tokens": 2}
-    result = client.predict(clip=handle_file(moving), frames=4, **asked, api_name="/compare_clip")
+    named = {"clip": handle_file(moving), "frames": 4, "fewer": True}
+    result = client.predict(**named, **asked, api_name="/compare_clip")
     assert len(result["decided"]["moments"]) == 2 and result["full"]["done"]
+    assert result["fewer"]["visual_tokens"] <= result["tokens_kept"]
     one = handle_file(tmp_path / "a.png")
     result = client.predict(pictures=[one, one], **asked, api_name="/compare_pictures")
     assert len(result["decided"]["moments"]) == 2

@@ -112,6 +112,7 @@ class Endpoints:
         frames: int | None = None,
         fps: float | None = None,
         max_new_tokens: int = NEW_TOKENS,
+        fewer: bool = False,
     ) -> SeveralResult:
         """Ask one question about a moving picture twice: the stock model, then ARR-COC with one budget over all moments.
 
@@ -122,9 +123,10 @@ class Endpoints:
             frames: how many frames to read, 1 to 64, spread evenly; two make a moment.
             fps: or how many a second; without either two a second, at least four.
             max_new_tokens: longest answer in tokens, 1 to 256.
+            fewer: whether to ask the stock model a third time, of so few of the clip's moments that they have as many tokens.
         """  # noqa: E501  the framework reads one line of a description
         settings = {"frames": frames, "fps": fps, "max_new_tokens": max_new_tokens}
-        return self.several.clip(clip, question, share, **settings)
+        return self.several.clip(clip, question, share, fewer=fewer, **settings)
 
     def compare_pictures(
         self,

@@ -24,14 +24,19 @@ ADDRESS = (Path(__file__).parent / "address.js").read_text(encoding="utf-8")
 # What a stamp compares; that tensions were imposed, their numbers say.
 ASKED = [name for name in stamps.SHOWN if name != "imposed"]
 WEIGHING_JS = f"() => {json.dumps(spoken('Leaves out each kept place in turn…'))}"
+STOPPED = "Stopped. What stood here before stays."
 QUIET_JS = f"() => {json.dumps(spoken())}"
 MATTERED_JS = "() => { document.querySelector('#arr-look input[value=mattered]')?.click(); }"
 AGAIN_JS = "() => { window.arrYou.again(); }"
 SEVERAL_LEAD = (
     "One budget, the one set under the picture above, over all moments of a clip (MP4, WebM or GIF, up to "
-    "20 s), or over all pictures: both looks answer, and a strip shows how many tokens each moment got."
+    "20 s), or over all pictures: both looks answer, of a clip also the stock model from so few frames "
+    "that they are as many tokens, and a strip shows how many tokens each moment got."
 )
-SEVERAL_LOOKS_JS = f"() => {json.dumps(spoken(LOOKING))}"
+_STOPS, _STOPS_NOT = ({"__type__": "update", "interactive": can} for can in (True, False))
+SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), _STOPS])}"
+SEVERAL_STOPPED_JS = f"() => {json.dumps([spoken(STOPPED), _STOPS_NOT])}"
+SEVERAL_OVER_JS = f"() => {json.dumps(_STOPS_NOT)}"
 SEVERAL_OLD_JS = "() => { window.arrMoments?.old(); }"
 FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
 
@@ -54,6 +59,7 @@ class Below:
     several_files: gr.File
     several_question: gr.Textbox
     several_ask: gr.Button
+    several_stop: gr.Button
     several: gr.HTML  # `moments.js`
     several_said: gr.HTML
 
@@ -96,8 +102,10 @@ def several(*, visible: bool) -> dict[str, Any]:
             "several_question": gr.Textbox(
                 label="Question about them", max_lines=2, elem_id="arr-several-question"
             ),
-            "several_ask": gr.Button("Ask about them", elem_id="arr-several-ask"),
         }
+        with gr.Row(elem_id="arr-several-run"):
+            named["several_ask"] = gr.Button("Ask about them", elem_id="arr-several-ask")
+            named["several_stop"] = gr.Button("Stop", interactive=False, elem_id="arr-several-stop")
         named["several_said"] = show(spoken(), elem_id="arr-several-said")
         named["several"] = show(js_on_load=moments.SCRIPT, elem_id="arr-several")
     return named
@@ -112,11 +120,14 @@ def wire_several(
 ) -> None:
     """The section's events; `quick` and `gpu` are how events run."""
     asked = [below.several_files, below.several_question, page.percent]
-    for press in (below.several_ask.click, below.several_question.submit):
-        press(None, None, below.several_said, js=SEVERAL_LOOKS_JS, **quick)
-        press(handlers.on_waiting, None, below.several_said, **quick)
-        running = press(handlers.on_ask, asked, [below.several, below.several_said], **gpu)
-        running.failure(None, None, below.several_said, js=FULL_JS, **quick)
+    pressed = [below.several_ask.click, below.several_question.submit]
+    said = [below.several_said, below.several_stop]
+    gr.on(pressed, None, None, said, js=SEVERAL_LOOKS_JS, **quick)
+    gr.on(pressed, handlers.on_waiting, None, below.several_said, **quick)
+    running = gr.on(pressed, handlers.on_ask, asked, [below.several, below.several_said], **gpu)
+    running.failure(None, None, below.several_said, js=FULL_JS, **quick)
+    running.then(None, None, below.several_stop, js=SEVERAL_OVER_JS, **quick)
+    below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
     # Other words and another budget `moments.js` sees for itself.
     below.several_files.change(None, None, None, js=SEVERAL_OLD_JS, **quick)
 

@@ -31,6 +31,8 @@ def shown(pictures: Sequence[Image.Image], result: SeveralResult) -> str:
         result: what came of them.
     """
     rows = _row("Stock", result["full"]) + _row("ARR-COC", result["focused"])
+    if result["fewer"]:
+        rows += _row("Fewer frames", result["fewer"])
     notice = message(result["notice"]) if result["notice"] else ""
     return (
         f'<section class="arr-several" data-question="{escaped(result["question"])}">'

@@ -3,7 +3,7 @@
 What comes from the browser or a program has type `Any` and is checked: it may be anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,13 @@ class SeveralHandlers:
 
     def _answered(self, checked: Callable[[], several.Request]) -> SeveralResult:
         try:
-            return self._compared(checked())
+            return several.collected(self._records(checked()))
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None
 
-    def _compared(self, request: several.Request) -> SeveralResult:
+    def _records(self, request: several.Request) -> Iterator[tuple[str, Any]]:
         model = self.model.loader.get()
-        records = comparing.finish_interrupted(self.model.run(request), model, request)
-        return several.collected(records)
+        return comparing.finish_interrupted(self.model.run(request), model, request)
 
     # --- the page ---
 
@@ -66,13 +65,19 @@ class SeveralHandlers:
         """How long the answers will wait for their turn, in a sentence; "" where they hardly will."""
         return spoken(self.model.on_waiting() or LOOKING)
 
-    def on_ask(self, files: Any, question: Any, percent: Any) -> tuple[Any, str]:
-        """What is shown of both looks at the uploaded files, and what is said of it."""
+    def on_ask(self, files: Any, question: Any, percent: Any) -> Iterator[tuple[Any, Any]]:
+        """What is shown of the looks at the uploaded files, and what is said of it.
+
+        Between two records nothing changes, but Stop can end it there.
+        """
         try:
-            request = request_of(files, question, percent)
-            return moments.shown(request.firsts, self._compared(request)), spoken()
+            request, seen = request_of(files, question, percent), {}
+            for kind, value in self._records(request):
+                seen[kind] = value
+                yield UNCHANGED, UNCHANGED
+            yield moments.shown(request.firsts, several.collected(seen.items())), spoken()
         except Exception as error:  # whatever it is, it is said in a sentence
-            return UNCHANGED, sentence_of(error)
+            yield UNCHANGED, sentence_of(error)
 
 
 def request_of(files: Any, question: Any, percent: Any) -> several.Request:
@@ -89,5 +94,5 @@ def request_of(files: Any, question: Any, percent: Any) -> several.Request:
     if moving and len(sources) > 1:
         raise intake.IntakeError(f"{len(sources)} files with a clip among them were given; {ONE}")
     if moving:
-        return several.check_clip(sources[0], question, share)
+        return several.check_clip(sources[0], question, share, fewer=True)
     return several.check_pictures(sources, question, share)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from arr_coc import attending
+from arr_coc.clips import fewer_moments
 from arr_coc.components import PARTS
 from arr_coc.config import MINIMUM_BUDGET, Config, small_grid
 from arr_coc.peers import selection
@@ -67,20 +68,15 @@ class Resized(ViewsPeer):
 
 
 class FewerFrames(Resized):
-    """As many whole moments as the budget holds, evenly apart, with the times at which they were.
-
-    A budget is seldom a whole number of moments. Where one moment more, each of them a little smaller,
-    spends more of it, that is done.
-    """
+    """As many whole moments as the budget holds, evenly apart, with the times at which they were."""
 
     name = "fewer-frames"
     of_clips = True
 
     def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
         """The middles of equal parts of the clip."""
-        moments, native = len(call.views.pictures), call.views.pictures[0].grid
-        count, grid = fewer_frames(moments, native, call.budget)
-        return {(2 * part + 1) * moments // (2 * count): grid for part in range(count)}
+        pictures = call.views.pictures
+        return dict.fromkeys(*fewer_moments(len(pictures), pictures[0].grid, call.budget))
 
 
 class SmallerFrames(Resized):
@@ -226,23 +222,6 @@ class EachAlone(ARRCOCViews):
             seconds=dict(call.seconds),
             fallback=next((view.fallback for view in views if view.fallback), None),
         )
-
-
-def fewer_frames(moments: int, grid: tuple[int, int], budget: int) -> tuple[int, tuple[int, int]]:
-    """How many moments a budget holds, and rows and columns of each.
-
-    Args:
-        moments: there are.
-        grid: of each.
-        budget: visual tokens, 1 to all of them.
-    """
-    tokens = grid[0] * grid[1]
-    whole = budget // tokens
-    choices = [(whole, grid)] if whole else []
-    if whole < moments:
-        choices.append((whole + 1, small_grid(grid, budget // (whole + 1))))
-    # At equal tokens the first one, whose moments are whole.
-    return max(choices, key=lambda choice: choice[0] * choice[1][0] * choice[1][1])
 
 
 def _shrunk(call: ViewsCall, number: int, grid: tuple[int, int]) -> Picture:

@@ -1,12 +1,13 @@
 """Several: a clip, or up to six pictures, in place of one picture: checked, asked, and what came of it.
 
 `check_clip` and `check_pictures` are the door, as `comparing.check`. `compare_stream` yields the records of
-`comparing`, and one more before the result: ("moments", Decided), what was decided of each of them.
+`comparing`, where a clip's "shrunk" look is at fewer of its moments, and one more before the result:
+("moments", Decided), what was decided of each of them.
 `collected` puts them together. A failed look has its sentence in `error`, and the other still arrives.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from PIL import Image
@@ -56,13 +57,15 @@ class Decided(TypedDict):
 class SeveralResult(MadeBy):
     """Both looks at a clip or at several pictures.
 
-    `ratio` is the stock time to the first token over ARR-COC's; `decided` is None where the focused look
-    failed, and `notice` what should be known of the model in this.
+    `fewer` is the stock model's at so few whole moments that they have as many tokens as the focused look,
+    where it was asked for. `ratio` is the stock time to the first token over ARR-COC's; `decided` is None
+    where the focused look failed, and `notice` what should be known of the model in this.
     """
 
     question: str
     full: LookResult
     focused: LookResult
+    fewer: LookResult | None
     tokens_kept: int
     tokens_total: int
     ratio: float | None
@@ -85,13 +88,14 @@ class Request:
         question: one clean line.
         config: how the focused look spends its tokens.
         max_new_tokens: longest answer, in tokens.
+        shrunk: look a third time, at fewer moments of the clip; as of `comparing.Request`.
     """
 
     image: clips.Clip | list[Image.Image]
     question: str
     config: Config
     max_new_tokens: int = NEW_TOKENS
-    shrunk: bool = False  # as of `comparing.Request`; there is no third look here
+    shrunk: bool = False
 
     @property
     def pictures(self) -> list[Image.Image]:
@@ -101,7 +105,11 @@ class Request:
     @property
     def firsts(self) -> list[Image.Image]:
         """One picture for each moment, its first frame; or the pictures."""
-        return self.pictures[::2] if isinstance(self.image, clips.Clip) else self.image
+        return (
+            self.pictures[:: clips.FRAMES_OF_MOMENT]
+            if isinstance(self.image, clips.Clip)
+            else self.image
+        )
 
 
 def check_clip(
@@ -112,6 +120,7 @@ def check_clip(
     frames: int | None = None,
     fps: float | None = None,
     max_new_tokens: int = NEW_TOKENS,
+    fewer: bool = False,
 ) -> Request:
     """Check what a visitor gives with a clip; no model.
 
@@ -119,6 +128,7 @@ def check_clip(
         source: path, `data:` URL or bytes of an MP4, WebM or GIF file.
         question, share, max_new_tokens: as of `comparing.check`.
         frames, fps: as of `clips.read_clip`.
+        fewer: look a third time, at fewer moments.
 
     Raises:
         IntakeError: with one sentence fit for the visitor.
@@ -137,7 +147,7 @@ def check_clip(
         clip = clips.read_clip(source, frames=frames, fps=fps)
     except ValueError as error:
         raise intake.IntakeError(str(error)) from error
-    return Request(clip, *settings)
+    return Request(clip, *settings, shrunk=bool(fewer))
 
 
 def check_pictures(
@@ -186,13 +196,32 @@ def compare_stream(
     options = {"max_new_tokens": request.max_new_tokens, "deadline_s": deadline_s}
     for full, _ in comparing.looks_of(model, request, use_arr_coc=False, **options):
         yield "full", full
-    asked = {"use_arr_coc": True, "config": request.config, **options}
+    asked, decided = {"use_arr_coc": True, "config": request.config, **options}, None
     for focused, moments in comparing.looks_of(model, request, **asked):
         if focused["done"] and moments is not None:
+            decided = moments
             yield "moments", describe_moments(moments)
         yield "focused", focused
+    fewer = None
+    if request.shrunk and decided and not focused["error"]:
+        for fewer in _at_fewer(model, request, decided, focused, options):
+            yield "shrunk", fewer
     origin = comparing.origin_of(model, request.config)
-    yield "result", comparing.result_of(model, request.question, full, focused, origin=origin)
+    yield (
+        "result",
+        comparing.result_of(model, request.question, full, focused, fewer, origin=origin),
+    )
+
+
+def _at_fewer(
+    model: Any, request: Request, decided: "Moments", focused: LookResult, options: dict[str, Any]
+) -> Iterator[LookResult]:
+    """Snapshots of the stock model's look at as many tokens as `focused` had, in fewer moments."""
+    native = decided.views[0].grid
+    numbers, grid = clips.fewer_moments(len(decided.views), native, focused["visual_tokens"])
+    asked = replace(request, image=clips.with_moments(request.image, numbers))
+    for look, _ in comparing.looks_of(model, asked, use_arr_coc=False, grid=grid, **options):
+        yield {**look, "visual_tokens_full": focused["visual_tokens_full"]}
 
 
 def describe_moments(moments: "Moments") -> Decided:
@@ -223,7 +252,7 @@ def describe_moments(moments: "Moments") -> Decided:
     )
 
 
-def collected(records: Iterator[tuple[str, Any]]) -> SeveralResult:
+def collected(records: Iterable[tuple[str, Any]]) -> SeveralResult:
     """All records of one request as one result."""
     seen: dict[str, Any] = dict(records)
     return result_of(seen["result"], seen.get("moments"))
@@ -234,4 +263,5 @@ def result_of(result: ComparisonResult, decided: Decided | None) -> SeveralResul
     if result["focused"]["error"]:
         decided = None
     besides = {name: value for name, value in result.items() if name not in ("shrunk", "where")}
-    return SeveralResult(**besides, decided=decided, notice=UNTRAINED * result["bundled"])
+    notice = UNTRAINED * result["bundled"]
+    return SeveralResult(**besides, fewer=result["shrunk"], decided=decided, notice=notice)
