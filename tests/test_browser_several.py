@@ -1,8 +1,10 @@
 """A clip and several pictures, asked and looked at in a real browser."""
 
+import time
+
 import av
 import pytest
-from app_server import recorded_examples, start
+from app_server import held_server, recorded_examples, start
 from playwright.sync_api import expect
 from test_browser import DESK, PHONE, browser, visit, watched
 from test_browser_you import serious
@@ -51,7 +53,8 @@ def test_a_clip_is_asked_and_its_moments_are_walked_through(browser, app, tmp_pa
         opened(tab, [file], question)
         section = tab.locator("#arr-several .arr-several")
         expect(section.locator(".arr-you-question")).to_have_text(question, timeout=120_000)
-        expect(section.locator("tbody tr")).to_have_count(2)
+        expect(section.locator("tbody th")).to_have_text(["Stock", "ARR-COC", "Fewer frames"])
+        expect(tab.locator("#arr-several-stop")).to_be_disabled()
         columns = section.locator(".arr-moment")
         expect(columns).to_have_count(4)
         slider = section.get_by_role("slider")
@@ -90,6 +93,7 @@ def test_several_pictures_share_a_budget_and_a_refusal_is_a_sentence(browser, ap
         expect(section.locator(".arr-moment")).to_have_count(3, timeout=120_000)
         expect(section.locator("[data-play]")).to_have_count(0)
         expect(section).to_contain_text("Picture")
+        expect(section.locator("tbody tr")).to_have_count(2)
         tab.locator("#arr-several-files").get_by_role("button", name="Clear").click()
         tab.locator("#arr-several-files input[type=file]").set_input_files([broken])
         expect(tab.locator("#arr-several-files")).to_contain_text("none")
@@ -97,3 +101,31 @@ def test_several_pictures_share_a_budget_and_a_refusal_is_a_sentence(browser, ap
         refused = tab.locator("#arr-several-said .arr-refusal")
         expect(refused).to_contain_text("MP4, WebM or GIF", timeout=60_000)
         expect(section.locator(".arr-moment")).to_have_count(3)  # what was there stays
+
+
+def test_stop_ends_the_run_and_the_next_one_answers(browser, tmp_path):
+    file = tmp_path / "one.png"
+    make_clip(DEV_SEED, groups=4).frames[0].save(file)
+    with watched(browser) as tab:
+        visit(tab, app=held_server)
+        stop, said = tab.locator("#arr-several-stop"), tab.locator("#arr-several-said")
+        with held_server().held():
+            opened(tab, [file], "what is held?")
+            expect(said).to_contain_text("The model looks")
+            deadline(lambda: "what is held?" in held_server().questions())
+            stop.click()
+            expect(said).to_contain_text("Stopped.")
+            expect(stop).to_be_disabled()
+        tab.locator("#arr-several-question textarea").fill("what is next?")
+        tab.locator("#arr-several-ask").click()
+        section = tab.locator("#arr-several .arr-several")
+        expect(section.locator(".arr-you-question")).to_have_text("what is next?", timeout=120_000)
+        assert held_server().questions().count("what is held?") == 1  # no second look after Stop
+
+
+def deadline(holds):
+    """Return once something holds."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)

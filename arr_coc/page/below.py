@@ -36,7 +36,7 @@ SEVERAL_LEAD = (
 _STOPS, _STOPS_NOT = ({"__type__": "update", "interactive": can} for can in (True, False))
 SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), _STOPS])}"
 SEVERAL_STOPPED_JS = f"() => {json.dumps([spoken(STOPPED), _STOPS_NOT])}"
-SEVERAL_OVER_JS = f"() => {json.dumps(_STOPS_NOT)}"
+SEVERAL_OVER_JS = f"() => ({json.dumps(_STOPS_NOT)})"
 SEVERAL_OLD_JS = "() => { window.arrMoments?.old(); }"
 FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
 
