@@ -72,7 +72,7 @@ def test_the_first_screen_holds_sentence_picture_question_and_budget(chromium, s
             box = tab.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= size["height"], part
         column = tab.locator("#arr-left" if size is not PHONE else "#arr-desk").bounding_box()
-        assert tab.locator(".arr-stage").bounding_box()["width"] > 0.85 * column["width"]
+        assert tab.locator(".arr-stage").bounding_box()["width"] > 0.98 * column["width"]
 
 
 def test_kept_places_stand_in_full_colour_and_the_rest_is_pale(tab):

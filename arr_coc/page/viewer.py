@@ -41,18 +41,18 @@ THIN, LONGEST = (
 )  # pixels of its shorter side, as in page.css, and at most of its longer one
 VIEWS = {
     "kept": (
-        "What it kept",
+        "Kept",
         "The places that became visual tokens in full colour, the most relevant the clearest",
         "Kept places outlined in full colour, the rest of the picture pale and soft",
     ),
     "heat": (
-        "Where looking pays",
+        "Heat map",
         "Places by their rank in relevance; the bright ones were kept, the brightest matter most",
         "The picture in grey under its heat map, place by place: bright places were kept, the "
         "brightest matter most",
     ),
     "saw": (
-        "What it saw",
+        "As it saw",
         "The picture rebuilt at the resolution each place was given; dark and coarse: no token of its own",
         "The picture rebuilt at the resolution each place was given: sharp where tokens were kept, "
         "dark and coarse where it was seen only in passing",
@@ -63,7 +63,7 @@ VIEWS = {
         "The picture bent so that each place's area follows the visual tokens spent on it",
     ),
     "mattered": (
-        "What mattered",
+        "Mattered",
         "Each kept place was left out in turn, of the language model alone: red is what the answer's "
         "probability loses. The framed places give the answer by themselves, confirmed from pixels",
         "Kept places red by what the answer loses without each of them, the fewest that give it framed",
