@@ -165,4 +165,5 @@ def save_readouts(heads: Heads, folder: Path) -> None:
     save_file(
         {k: v.detach().to("cpu", torch.bfloat16) for k, v in heads.state_dict().items()}, aside
     )
+    aside.chmod(0o644)
     aside.replace(path)
