@@ -226,10 +226,9 @@ def wire_pictures(page: Parts) -> None:
     """Everything that brings another picture, or another question to it."""
     fresh = page.of(changes.Fresh)
     picked = [page.cards.select, page.look.select, page.chips.click]
-    comes = {"js": stamps.COMES_JS, **QUICK}  # a Compare pressed meanwhile is meant for it
-    brought = gr.on(picked, LOCAL.on_pick, None, fresh, **comes)
-    drawing = page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **comes)
-    for coming in (brought, drawing):
+    brought = gr.on(picked, LOCAL.on_pick, None, fresh, **QUICK)
+    drawing = page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)
+    for coming in (brought, drawing):  # a Compare pressed meanwhile is meant for it
         coming.then(None, None, None, js=stamps.CAME_JS, **QUICK)
     page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
     page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)

@@ -104,7 +104,7 @@ def test_several_pictures_share_a_budget_and_a_refusal_is_a_sentence(browser, ap
 
 
 def test_stop_ends_the_run_and_the_next_one_answers(browser, tmp_path):
-    file = tmp_path / "one.png"
+    file = tmp_path / "single.png"
     make_clip(DEV_SEED, groups=4).frames[0].save(file)
     with watched(browser) as tab:
         visit(tab, app=held_server)

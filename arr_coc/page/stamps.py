@@ -36,8 +36,7 @@ NOW_JS = "(...shown) => { window.arrNow = shown; window.arrState?.look(shown); }
 PRESS_JS = "() => window.arrState.press()"
 OVERTAKEN_JS = "() => window.arrState.over()"
 BUTTON_JS = "() => window.arrState.button()"
-# What was picked is on its way; it is there, or was refused.
-COMES_JS = "(...values) => { window.arrState.comes(); return values; }"
+# What was picked is there, or was refused.
 CAME_JS = "() => window.arrState.came()"
 
 

@@ -93,7 +93,8 @@ function arrState(root, trigger) {
     document.querySelector('#arr-go').removeAttribute('aria-busy');
     if (waited) requestAnimationFrame(press);  // once what came is in the fields
   }
-  document.addEventListener('click', (event) => {
+  document.addEventListener('click', (event) => {  // before the framework has heard of it
+    if (event.target.closest?.('[data-card], #arr-draw')) return comes();
     const go = event.target.closest?.('#arr-go'), left = picked + COMES_MS - Date.now();
     if (!go || left <= 0) return;
     event.preventDefault();
@@ -215,5 +216,5 @@ function arrState(root, trigger) {
     if (open && now.picture !== asked.picture) trigger('clear', {});
   }
   if (window.arrNow) look(window.arrNow);
-  return {begin, look, over, end, press, button, comes, came, run: () => String(run), later: () => String(later())};
+  return {begin, look, over, end, press, button, came, run: () => String(run), later: () => String(later())};
 }
