@@ -71,8 +71,11 @@ def test_the_first_screen_holds_sentence_picture_question_and_budget(chromium, s
         for part in (".arr-hero", "#arr-question", "#arr-go", "#arr-look .arr-stage", SLIDER):
             box = tab.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= size["height"], part
+        least = (
+            0.85 if size is PHONE else 0.98
+        )  # a phone shows the budget before more of the picture
         column = tab.locator("#arr-left" if size is not PHONE else "#arr-desk").bounding_box()
-        assert tab.locator(".arr-stage").bounding_box()["width"] > 0.98 * column["width"]
+        assert tab.locator(".arr-stage").bounding_box()["width"] > least * column["width"]
 
 
 def test_kept_places_stand_in_full_colour_and_the_rest_is_pale(tab):
