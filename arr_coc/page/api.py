@@ -50,7 +50,7 @@ class Endpoints:
             glance: what becomes of the quick first look: auto, periphery, separate or off.
             prune: drop tokens before or after the vision encoder.
             max_new_tokens: longest answer in tokens, 1 to 256.
-            shrunk: ask a third time, of the whole picture resized to as many tokens.
+            shrunk: ask a third time, about the whole picture resized to the same number of tokens.
         """
         settings = {"glance": glance, "prune": prune, "max_new_tokens": max_new_tokens}
         settings |= {"share": share, "budget": budget, "shrunk": shrunk}

@@ -204,7 +204,7 @@ def badge_loading(recorded: bool = False, fetched: str = "") -> str:
 
     `fetched` says how much of a first download is there.
     """
-    words = "Recorded; the model is waking up…" if recorded else "Waking the model up…"
+    words = "Shown: a recorded run; the model is waking up…" if recorded else "Waking the model up…"
     words = f"Fetching the model: {escaped(fetched)}…" if fetched else words
     return f'<span class="arr-badge arr-wait">{words}</span>'
 
@@ -225,7 +225,7 @@ def badge_ready(
     why weights that were named are not in use; `health` what the check at the start found. All stand in
     tooltips.
     """
-    model = "Small bundled model" if bundled else name
+    model = "Small model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
     words = "Learned settings" if learned else "Fixed rules, not learned"
     if device == SERVER_DEVICE:
@@ -237,10 +237,9 @@ def badge_ready(
     about_base = "The base model both looks share" + (f": {base}." if base else ".")
     titles = (escaped(f"{about_base} {health}".strip()), about_weights, "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
-    shown = (
-        f'<span class="arr-if-live">Live on {where}</span>'
-        f'<span class="arr-if-recorded">Recorded · runs on {where}</span>'
-    )
+    again = f"Recorded earlier: how, stands under the figures. Compare runs it now, on {where}."
+    shown = f'<span class="arr-if-live">Runs live on {where}</span>'
+    shown += f'<span class="arr-if-recorded" title="{again}">Shown: a recorded run</span>'
     return "".join(
         f'<span class="arr-badge" title="{title}">{body}</span>'
         for title, body in zip(titles, (escaped(model), escaped(words), shown))

@@ -244,7 +244,7 @@ def answer_side(first: Fresh) -> dict[str, Component]:
     parts["answers"] = show(first.answers, elem_id="arr-answers")
     parts["strip"] = show(first.strip, elem_id="arr-strip")
     parts["shrunk"] = gr.Checkbox(
-        label="Also ask of the picture simply shrunk to as many tokens",
+        label="Also ask about the picture simply shrunk to the same number of tokens",
         container=False,
         elem_id="arr-shrunk",
     )

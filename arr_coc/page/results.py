@@ -57,8 +57,8 @@ LOOKS = {
     ),
     "shrunk": LookWords(
         "Shrunk picture",
-        "Why not just resize? The stock model on the whole picture, shrunk to as many tokens.",
-        "Shrinks the whole picture to as many tokens.",
+        "Why not just resize? The stock model on the whole picture, shrunk to the same number of tokens.",
+        "Shrinks the whole picture to the same number of tokens.",
         "all of it, but small",
     ),
 }
