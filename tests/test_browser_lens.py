@@ -9,11 +9,12 @@ import pytest
 from app_server import BUNDLED_EXAMPLES, server
 from PIL import Image
 from playwright.sync_api import expect
-from test_browser import DESK, PHONE, browser, visit, watched
+from test_browser import DESK, PHONE, browser, finished, visit, watched
 from test_comparing import Fake, request
 
 from arr_coc.balancing import FIXED
-from arr_coc.page import board, saw, share, viewer, why
+from arr_coc.config import ALLOCATORS
+from arr_coc.page import board, parts, saw, share, viewer, why
 from arr_coc.ranking import ranks
 from arr_coc.service import comparing
 from arr_coc.service.decision import decide_again
@@ -47,21 +48,24 @@ def wheres():
     return found
 
 
-def test_the_browser_reckons_as_python_does(browser):
-    """Relevance, kept places, their ranks and brightness, over random dials and the ends of each."""
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_the_browser_reckons_as_python_does(browser, allocator):
+    """Relevance, kept cells, their ranks and brightness, over random dials and the ends of each."""
     tab = browser.new_page()
-    tab.add_script_tag(path=Path(viewer.__file__).with_name("balance.js"))
+    for source in ("allocate.js", "balance.js"):
+        tab.add_script_tag(path=Path(viewer.__file__).with_name(source))
     rng = random.Random(20)
     dials = [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [0.51, 0.5, 0.7]]
     dials += [[round(rng.random(), 4) for _ in range(3)] for _ in range(4)]
     for where in wheres():
+        where = {**where, "allocator": allocator}
         sums, (h, w) = why.sum_of(where, where), where["grid"]
         for tensions in dials:
             expected = decide_again(where, *tensions)
             found = tab.evaluate(
                 """([sums, tensions, cells]) => {
                     const map = arrBalance.relevance(sums, tensions);
-                    return {map, places: arrBalance.places(sums, tensions),
+                    return {map, kept: arrBalance.cells(sums, tensions),
                         ranked: arrBalance.ranked(map, cells, sums.grid),
                         brightness: arrBalance.brightness(map, cells, sums.grid)};
                 }""",
@@ -70,7 +74,7 @@ def test_the_browser_reckons_as_python_does(browser):
             flat = sum(expected["relevance"], [])
             assert len(found["map"]) == h * w
             assert found["map"] == pytest.approx(flat, abs=CLOSE), tensions
-            assert found["places"] == [row * w + column for _, row, column in expected["cells"]]
+            assert found["kept"] == expected["cells"], tensions
             # Ranks are of one map here: in four digits more places are equal.
             rows = [found["map"][row * w : (row + 1) * w] for row in range(h)]
             placed = ranks(rows, expected["cells"])
@@ -248,6 +252,30 @@ def test_dragging_a_dial_reckons_anew_in_the_browser_and_says_where_the_answer_i
     tab.locator("#arr-reset").click()
     expect(tab.locator(".arr-from")).to_have_text(f"The answer is from these tensions: {own}.")
     assert tiles(tab) == before
+
+
+@pytest.mark.parametrize("size", [DESK], ids=["desk"])
+@pytest.mark.parametrize("allocator", [name for name in ALLOCATORS if name != "topk"])
+def test_with_every_allocator_the_tokens_follow_the_dial_before_it_is_let_go(
+    opened, size, allocator
+):
+    tab, words = opened, dict(map(reversed, parts.ALLOCATOR_CHOICES))[allocator]
+    tab.locator("#arr-advanced button").first.click()
+    tab.get_by_label("How tokens are given out").click()
+    tab.get_by_role("option", name=words).click()
+    tab.locator("#arr-go").click()
+    finished(tab)
+    sums = json.loads(tab.locator(".arr-equation").get_attribute("data-sum"))
+    assert sums["allocator"] == allocator
+    before = tiles(tab)["tokens"]
+    drag(tab, "[data-tension=focus]", 90)
+    dragged = tiles(tab)["tokens"]
+    assert dragged != before
+    expect(weight(tab, "tokens")).to_contain_text("cells" if allocator == "quadtree" else "evenly")
+    # Let go, the server decides the same.
+    tab.locator("[data-tension=focus]").dispatch_event("change")
+    expect(tab.locator(".arr-tensions .arr-about")).to_contain_text("set by hand")
+    assert tiles(tab)["tokens"] == dragged
 
 
 @SIZES

@@ -1,5 +1,5 @@
 /* Balance: three maps and three tensions -> relevance, and the places that get tokens: the arithmetic of
-   arr_coc/balancing.py, attending.py and allocators.py, in the browser. Numbers in, numbers out; no page is
+   arr_coc/balancing.py and attending.py, in the browser, over `allocate.js`. Numbers in, numbers out; no page is
    touched. tests/test_browser_lens.py holds it against Python's, with constants and all.
 
    `sum` is what `why.sum_of` wrote; maps become flat lists, row by row; tensions are [compress, exploit, focus]. */
@@ -87,15 +87,18 @@ const arrBalance = (() => {
     return {all, evenly, best: all - evenly, glance: stays ? look : 0};
   }
 
-  /* The places that get tokens, row by row, as numbers; null where another allocator than "topk" gives them. */
-  function places(sum, tensions, map = relevance(sum, tensions)) {
-    if (sum.allocator !== 'topk') return null;
-    const {all, evenly} = tokens(sum, tensions), best = descending(map).slice(0, Math.max(1, all - evenly));
-    if (!evenly) return descending(map).slice(0, all).sort((a, b) => a - b);
-    const order = [...map];
+  /* The cells that get tokens, [level, row, column], row by row; null of an allocator that is not known here. */
+  function cells(sum, tensions, map = relevance(sum, tensions)) {
+    const allocate = Object.hasOwn(arrAllocate, sum.allocator) ? arrAllocate[sum.allocator] : null;
+    if (!allocate) return null;
+    const {all, evenly} = tokens(sum, tensions), found = (budget) => allocate(map, budget, sum.grid, tensions[0]);
+    if (sum.allocator === 'quadtree') return found(all);  // coarse cells cover everything already
+    const native = (places) => places.map((i) => [0, Math.floor(i / sum.grid[1]), i % sum.grid[1]]);
+    if (!evenly) return native(found(all));
+    const order = [...map], best = found(Math.max(1, all - evenly));
     uniform(sum.grid, evenly).forEach((i) => { order[i] = 2; });
     best.forEach((i) => { order[i] = 3; });
-    return descending(order).slice(0, Math.min(all, best.length + evenly)).sort((a, b) => a - b);
+    return native(descending(order).slice(0, Math.min(all, best.length + evenly)).sort((a, b) => a - b));
   }
 
   function strongest(map, cells, [h, w]) {  // the most relevant place of each cell, [level, row, column]
@@ -133,5 +136,5 @@ const arrBalance = (() => {
     return shown;
   }
 
-  return {factors, relevance, tokens, places, ranked, brightness};
+  return {factors, relevance, tokens, cells, ranked, brightness};
 })();

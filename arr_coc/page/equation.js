@@ -9,7 +9,6 @@ function arrEquation(root) {
   const number = (value) => value.toFixed(2);
   const count = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
   const rows = (values, [h, w]) => Array.from({length: h}, (_, row) => values.slice(row * w, (row + 1) * w));
-  const cells = (kept, [, w]) => kept.map((i) => [0, Math.floor(i / w), i % w]);
 
   // Factors differ by powers of ten: brightness follows their logarithm, so that multiplying adds up to the eye.
   const shade = (value) => Math.min(1, Math.max(0, 1 + Math.log10(Math.max(value, 1e-12)) / DECADES));
@@ -28,9 +27,9 @@ function arrEquation(root) {
     const moved = tensions.some((value, i) => Math.abs(value - sum.answered[i]) > CLOSE);
     const own = sum.answered.map(number).join(', ');
     if (!moved) return `The answer is from these tensions: ${own}.`;
-    const before = new Set(sum.kept.map(String)), all = sum.kept.length;
+    const before = new Set(sum.kept.map(String)), word = sum.allocator === 'quadtree' ? 'cells' : 'places';
     const others = kept && kept.filter((cell) => !before.has(String(cell))).length;
-    const changes = others === null ? '' : `${others} of ${all} places would be others. `;
+    const changes = !kept ? '' : `${others} of ${kept.length} ${word} would be others. `;
     return `${changes}The answer is still from ${own}, until you press Compare with these.`;
   }
 
@@ -55,18 +54,18 @@ function arrEquation(root) {
     function draw(tensions) {
       shown = tensions;
       const found = arrBalance.factors(sum, tensions), map = arrBalance.relevance(sum, tensions, found);
-      const decided = tensions === sum.tensions, other = decided ? null : arrBalance.places(sum, tensions, map);
-      const kept = decided ? sum.cells : other && cells(other, sum.grid);
+      const kept = tensions === sum.tensions ? sum.cells : arrBalance.cells(sum, tensions, map);
       const words = weighed(found.weights, sum);
       for (const key of MAPS) {
         arrPaint.map(part(key), rows(found[key].map(shade), sum.grid));
         label(key, sum[key] ? words[key][0] : `${words[key][0]}; nothing pointed: the mean of the others`, words[key][1]);
       }
-      const spent = arrBalance.tokens(sum, tensions), evenly = sum.allocator === 'quadtree' ? 0 : spent.evenly;
+      const spent = arrBalance.tokens(sum, tensions), {evenly} = spent;
       const glance = spent.glance ? `, ${spent.glance} to a blurry view of the whole` : '';
       label('relevance', `best at ${place(map)}`);
-      label('tokens', kept ? `${count(kept.length - evenly, 'token')} to the best, ${evenly} evenly${glance}`
-        : 'follow when you let go');
+      const given = kept && (sum.allocator === 'quadtree' ? `${count(kept.length, 'token')} in coarse and fine cells`
+        : `${count(kept.length - evenly, 'token')} to the best, ${evenly} evenly`);
+      label('tokens', kept ? `${given}${glance}` : 'follow when you let go');
       part('tokens').closest('figure').classList.toggle('arr-waits', !kept);
       if (base) picture(map, kept);
       const words2 = told(sum, tensions, kept);

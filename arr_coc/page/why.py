@@ -91,7 +91,7 @@ SOURCES = {
         "spreads out, “read” goes for fine detail), and the maps are mixed by a fixed formula."
     ),
 }
-SCRIPT = script(("balance.js", "equation.js"), "arrEquation(element)")
+SCRIPT = script(("allocate.js", "balance.js", "equation.js"), "arrEquation(element)")
 GAUGES_JS = script(("dials.js",), "arrGauges(element, trigger)")
 # What stands before each map of the equation.
 BEFORE = {"participatory": "", "propositional": "×", "perspectival": "×"}
