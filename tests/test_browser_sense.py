@@ -43,6 +43,23 @@ def test_a_visitor_answers_by_keyboard_on_a_phone_and_changes_the_answer(browser
             assert first["label"] == changed["label"] != other["label"]
             assert [first["makes_sense"], changed["makes_sense"]] == [True, False]
             assert other["question"] == "what is in the picture?"
+            # What is refused leaves what was chosen, and kept, before it.
+            file.rename(file.with_suffix(".before"))
+            file.mkdir()
+            no.click()
+            expect(heard).to_have_text(labels.UNWRITTEN)
+            expect(yes).to_be_checked()
+            ask(tab, "where is it?")
+            finished(tab)
+            expect(yes).not_to_be_checked()
+            no.click()
+            expect(heard).to_have_text(labels.UNWRITTEN)
+            expect(no).not_to_be_checked()  # nothing was kept of this map
+            file.rmdir()
+            yes.click()
+            no.click()  # in haste
+            expect(heard).to_have_text("Kept: no.")
+            expect(no).to_be_checked()
             assert tab.errors == [] and tab.elsewhere == []
     finally:
         server.process.kill()

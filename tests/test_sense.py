@@ -38,7 +38,7 @@ def rows(file: Path) -> list[dict]:
 
 
 def said(answer, of, seen="7", who=ANNA):
-    return sense.on_answer(answer, of, seen, who)[1]
+    return sense.on_answer(answer, of, seen, "", who)[1]
 
 
 def test_it_is_off_by_default(monkeypatch, tmp_path):
@@ -92,8 +92,16 @@ def test_a_second_press_changes_the_answer(file):
     ],
 )
 def test_only_the_map_that_is_seen_is_judged(file, of, seen, sentence):
-    assert sense.on_answer("Yes", of, seen, ANNA) == (None, spoken(sentence))
+    assert sense.on_answer("Yes", of, seen, "", ANNA)[:2] == (None, spoken(sentence))
+    chosen = None if sentence == sense.OLDER else "No"  # what was kept of this map stays chosen
+    assert sense.on_answer("Yes", of, seen, "No", ANNA)[:2] == (chosen, spoken(sentence))
     assert not file.exists()
+
+
+@pytest.mark.parametrize("kept", [None, "yes", 7, ["Yes"], {"a": 1}, "<b>"])
+def test_only_an_answer_stays_chosen(file, kept):
+    assert sense.on_answer("Perhaps", shown(), "7", kept, ANNA)[0] is None
+    assert sense.on_answer(["Yes"], shown(), "7", kept, ANNA)[0] is None
 
 
 @pytest.mark.parametrize(

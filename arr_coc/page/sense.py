@@ -23,7 +23,7 @@ SEEN_JS = (
     "(...values) => { values[2] = document.querySelector('#arr-look .arr-of')?.dataset.run ?? ''; "
     "return values; }"
 )
-EMPTY_JS = f"() => [null, {json.dumps(spoken())}]"
+EMPTY_JS = f"() => [null, {json.dumps(spoken())}, '']"
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Sense:
     answer: gr.Radio
     said: gr.HTML
     seen: gr.Textbox
+    kept: gr.Textbox  # what was kept of this map, "" where nothing was
 
 
 def ask() -> Sense | None:
@@ -41,30 +42,36 @@ def ask() -> Sense | None:
         return None
     answer = gr.Radio([YES, NO], label=ASKED, info=labels.TOLD, elem_id="arr-sense")
     said = show(spoken(), elem_id="arr-said-sense")
-    return Sense(answer, said, gr.Textbox(visible="hidden"))
+    return Sense(answer, said, gr.Textbox(visible="hidden"), gr.Textbox(visible="hidden"))
 
 
 def wire(sense: Sense | None, page: Parts, quick: dict[str, Any]) -> None:
     """The question's events; `quick` is how events run."""
     if sense is None:
         return
-    told = [sense.answer, page.shown, sense.seen]
-    sense.answer.input(on_answer, told, [sense.answer, sense.said], js=SEEN_JS, **quick)
+    told = [sense.answer, page.shown, sense.seen, sense.kept]
+    heard = [sense.answer, sense.said, sense.kept]
+    # A second press while the first is being kept is told after it.
+    sense.answer.input(on_answer, told, heard, js=SEEN_JS, trigger_mode="always_last", **quick)
     # Another map has come: it has no answer yet.
-    page.look.change(None, None, [sense.answer, sense.said], js=EMPTY_JS, **quick)
+    page.look.change(None, None, heard, js=EMPTY_JS, **quick)
 
 
-def on_answer(answer: Any, shown: Shown | None, seen: Any, request: gr.Request) -> tuple[Any, str]:
-    """Keep an answer about the map on the page; what was not kept does not stay chosen."""
+def on_answer(
+    answer: Any, shown: Shown | None, seen: Any, kept: Any, request: gr.Request
+) -> tuple[Any, str, Any]:
+    """Keep an answer about the map on the page; refused, what was `kept` before stays chosen."""
+    before = kept if kept in (YES, NO) else None
     try:
-        of = check(shown, seen)
         if answer not in (YES, NO):
             raise IntakeError(f"The answer is {str(answer)[:40]!r}; {YES} or {NO} is expected.")
+        of = check(shown, seen)
         question, tensions = shown["result"]["question"], tensions_of(shown)
         labels.keep(request.session_hash or "", of, question, tensions, answer == YES)
     except Exception as error:  # whatever it is, it is said in a sentence
-        return None, sentence_of(error)
-    return gr.skip(), spoken(KEPT.format(answer.lower()))
+        older = str(error) == OLDER  # `kept` is of a map that is gone
+        return None if older else before, sentence_of(error), gr.skip()
+    return gr.skip(), spoken(KEPT.format(answer.lower())), answer
 
 
 def check(shown: Shown | None, seen: Any) -> str:
