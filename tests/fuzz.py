@@ -28,6 +28,8 @@ import httpx
 from PIL import Image
 from tqdm import tqdm
 
+from arr_coc.service import labels
+from arr_coc.train.people import People
 from tests import app_server, hostile
 from tests.hostile_pictures import encoded
 
@@ -250,9 +252,10 @@ def run(n: int, seed: int, port: int = 0, progress: bool = True) -> dict[str, An
         outside = Path(folder)
         (outside / "secret.txt").write_text(secret)
         Image.new("RGB", (200, 160), "blue").save(outside / "outside.png")
-        log = outside / "log"
+        log, said = outside / "log", outside / "said.jsonl"
         with log.open("wb") as file:
             variables = {"GRADIO_TEMP_DIR": uploads, "ARR_SECRET": secret, "PYTHONUNBUFFERED": "1"}
+            variables[labels.LABELS] = str(said)
             server = app_server.start(variables, port=port, log=file)
         world = hostile.World(
             str(outside / "outside.png"),
@@ -273,6 +276,8 @@ def run(n: int, seed: int, port: int = 0, progress: bool = True) -> dict[str, An
         alive = server.process.poll() is None
         server.process.terminate()
         server.process.wait(30)
+        if problem := unreadable(said):
+            fuzz.faults.append({"fault": "what people said cannot be read", "detail": problem})
     counting.shutdown()
     if _Counting.calls or not alive:
         fuzz.faults.append(
@@ -289,6 +294,18 @@ def run(n: int, seed: int, port: int = 0, progress: bool = True) -> dict[str, An
         "slowest_s": fuzz.slowest,
         "sentences": dict(fuzz.sentences.most_common(40)),
     }
+
+
+def unreadable(path: Path) -> str:
+    """Why training could not read what was kept of `/makes_sense`; "" where it can."""
+    row = {"question": "where is it", "makes_sense": True, "tensions": [0.5, 0.5, 0.5]}
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")  # one answer that makes sense, on a line of its own
+    try:
+        People.read(path)
+    except ValueError as error:
+        return str(error).replace(str(path), "the file")
+    return ""
 
 
 WHAT = "hostile requests to the real page, and what came back"

@@ -3,9 +3,9 @@
     python -m tests.screenshots --out DIR
     python -m tests.screenshots --out DIR --page docs/page.png
 
-Starts the app on loopback and takes the first screen and the whole page on a desktop (1280 x 800) and a
-phone (375 x 812), both light and dark, and the card for embedding (700 x 560). It judges nothing: what
-must fit is tested in `test_browser`.
+Starts the app on loopback and takes the first screen and the whole page on a desktop (1280 x 800), a
+laptop (1280 x 720), a phone (375 x 812) and other sizes, light and dark, and the card for embedding (700 x
+560). It judges nothing: what must fit is tested in `test_browser_screen`.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from tests import app_server, setup
 
 SIZES = {
     "desktop": (1280, 800),
+    "laptop": (1280, 720),
     "wide": (1920, 1080),
     "tablet": (768, 1024),
     "phone": (375, 812),
@@ -32,7 +33,9 @@ READY_S = 120
 def take(browser: Browser, url: str, kind: str, theme: str, folder: Path) -> list[Path]:
     """The first screen of one size and theme, and the whole page; the files written."""
     width, height = SIZES[kind]
-    context = browser.new_context(viewport={"width": width, "height": height})
+    # Without the film of the first decision: what stands when it has been played.
+    viewport = {"width": width, "height": height}
+    context = browser.new_context(viewport=viewport, reduced_motion="reduce")
     tab = context.new_page()
     tab.set_default_timeout(1000 * READY_S)
     tab.goto(f"{url}?__theme={theme}" + "&arr_view=card" * (kind == "card"))

@@ -6,9 +6,9 @@ function arrState(root, trigger) {
     'arr-hero': 'Sentence', 'arr-look': 'Map', 'arr-answers': 'Answers', 'arr-strip': 'What they cost', 'arr-saw': 'What each look saw', 'arr-maps': 'Reasons',
     'arr-gauges': 'Tensions', 'arr-cost': 'Chart of times', 'arr-side': 'Maps of other questions',
   };
-  // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.8 s is within 5 s. One that computes
+  // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.5 s is within 5 s. One that computes
   // for twelve clients on two cores was found to answer within 0.1 s; one answer that is late or lost is no alarm.
-  const EVERY_MS = 1000, PATIENCE_MS = 1800, FRAMES = 120, MARGIN = 160, COMES_MS = 5000;
+  const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000;
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
