@@ -123,6 +123,37 @@ def test_stop_ends_the_run_and_the_next_one_answers(browser, tmp_path):
         assert held_server().questions().count("what is held?") == 1  # no second look after Stop
 
 
+def test_who_asks_again_at_once_after_stop_is_answered_and_can_stop_that_too(browser, tmp_path):
+    file = tmp_path / "single.png"
+    make_clip(DEV_SEED, groups=4).frames[0].save(file)
+    with watched(browser) as tab:
+        visit(tab, app=held_server)
+        stop, said = tab.locator("#arr-several-stop"), tab.locator("#arr-several-said")
+        box, go = tab.locator("#arr-several-question textarea"), tab.locator("#arr-several-ask")
+        with held_server().held():
+            opened(tab, [file], "what was it?")
+            deadline(lambda: "what was it?" in held_server().questions())
+            box.fill("what is it?")
+            stop.click()
+            go.click()  # what was stopped may not have come to its end yet
+            deadline(lambda: "what is it?" in held_server().questions())
+            expect(said).to_contain_text("The model looks")
+            tab.wait_for_timeout(1000)
+            expect(stop).to_be_enabled()
+            expect(said).to_contain_text("The model looks")
+            stop.click()
+            expect(said).to_contain_text("Stopped.")
+            box.fill("what will it be?")
+            go.click()
+            deadline(lambda: "what will it be?" in held_server().questions())
+        section = tab.locator("#arr-several .arr-several")
+        expect(section.locator(".arr-you-question")).to_have_text(
+            "what will it be?", timeout=120_000
+        )
+        expect(stop).to_be_disabled()
+        assert tab.errors == []
+
+
 def deadline(holds):
     """Return once something holds."""
     end = time.monotonic() + 60

@@ -12,7 +12,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from arr_coc.page import moments, results, stamps, you
-from arr_coc.page.changes import Played
+from arr_coc.page.changes import Played, Several
 from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.refusals import spoken
@@ -33,10 +33,17 @@ SEVERAL_LEAD = (
     "20 s), or over all pictures: both looks answer, of a clip also the stock model from so few frames "
     "that they are as many tokens, and a strip shows how many tokens each moment got."
 )
-_STOPS, _STOPS_NOT = ({"__type__": "update", "interactive": can} for can in (True, False))
-SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), _STOPS])}"
-SEVERAL_STOPPED_JS = f"() => {json.dumps([spoken(STOPPED), _STOPS_NOT])}"
-SEVERAL_OVER_JS = f"() => ({json.dumps(_STOPS_NOT)})"
+_DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
+# In the browser alone: what is said, Ask, Stop. Ask is dead while it runs, so that no second run is queued.
+SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), _DEAD, _ALIVE])}"
+SEVERAL_STOPPED_JS = f"() => {json.dumps([spoken(STOPPED), _ALIVE, _DEAD])}"
+_KEEP = {"__type__": "update"}
+# The framework calls a run that was stopped a failure too: what is said of the stop remains.
+SEVERAL_FULL_JS = (
+    f"() => document.querySelector('#arr-several-said').textContent.includes({json.dumps(STOPPED)})"
+    f" ? {json.dumps([_KEEP] * 3)} : {json.dumps([spoken(results.QUEUE_FULL), _ALIVE, _DEAD])}"
+)
+SEVERAL_PRESS_JS = "() => { document.querySelector('#arr-several-ask')?.click(); }"
 SEVERAL_OLD_JS = "() => { window.arrMoments?.old(); }"
 FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
 
@@ -120,14 +127,16 @@ def wire_several(
 ) -> None:
     """The section's events; `quick` and `gpu` are how events run."""
     asked = [below.several_files, below.several_question, page.percent]
-    pressed = [below.several_ask.click, below.several_question.submit]
-    said = [below.several_said, below.several_stop]
-    gr.on(pressed, None, None, said, js=SEVERAL_LOOKS_JS, **quick)
-    gr.on(pressed, handlers.on_waiting, None, below.several_said, **quick)
-    running = gr.on(pressed, handlers.on_ask, asked, [below.several, below.several_said], **gpu)
-    running.failure(None, None, below.several_said, js=FULL_JS, **quick)
-    running.then(None, None, below.several_stop, js=SEVERAL_OVER_JS, **quick)
-    below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
+    pressed, answered = below.several_ask.click, [getattr(below, name) for name in Several._fields]
+    below.several_question.submit(None, None, None, js=SEVERAL_PRESS_JS, **quick)
+    pressed(None, None, answered[1:], js=SEVERAL_LOOKS_JS, **quick)
+    pressed(handlers.on_waiting, None, below.several_said, **quick)
+    # A click while Stop is still at work is not lost.
+    running = pressed(handlers.on_ask, asked, answered, trigger_mode="multiple", **gpu)
+    running.failure(None, None, answered[1:], js=SEVERAL_FULL_JS, **quick)
+    below.several_stop.click(
+        None, None, answered[1:], js=SEVERAL_STOPPED_JS, cancels=running, **quick
+    )
     # Other words and another budget `moments.js` sees for itself.
     below.several_files.change(None, None, None, js=SEVERAL_OLD_JS, **quick)
 

@@ -108,6 +108,15 @@ class Played(NamedTuple):
     you_said: Any = UNCHANGED
 
 
+class Several(NamedTuple):
+    """A clip or several pictures were asked about: what is shown of it, what is said, and both buttons."""
+
+    several: Any = UNCHANGED
+    several_said: Any = UNCHANGED
+    several_ask: Any = UNCHANGED
+    several_stop: Any = UNCHANGED
+
+
 class Weighed(NamedTuple):
     """What mattered of the comparison on the page was asked, or why it was not."""
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 from gradio.utils import get_upload_folder
 
 from arr_coc.page import moments
-from arr_coc.page.changes import UNCHANGED
+from arr_coc.page.changes import Several
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal, sentence_of, spoken
 from arr_coc.service import comparing, intake, several
@@ -22,6 +23,7 @@ ONE = "allowed are one clip, or 1 to 6 pictures."
 NOTHING = f"No file was given; {ONE}"
 LOOKING = "The model looks…"
 MOVING = (".mp4", ".m4v", ".mov", ".webm", ".gif")
+OVER = {"several_ask": gr.update(interactive=True), "several_stop": gr.update(interactive=False)}
 
 
 class SeveralHandlers:
@@ -65,7 +67,7 @@ class SeveralHandlers:
         """How long the answers will wait for their turn, in a sentence; "" where they hardly will."""
         return spoken(self.model.on_waiting() or LOOKING)
 
-    def on_ask(self, files: Any, question: Any, percent: Any) -> Iterator[tuple[Any, Any]]:
+    def on_ask(self, files: Any, question: Any, percent: Any) -> Iterator[Several]:
         """What is shown of the looks at the uploaded files, and what is said of it.
 
         Between two records nothing changes, but Stop can end it there.
@@ -74,10 +76,11 @@ class SeveralHandlers:
             request, seen = request_of(files, question, percent), {}
             for kind, value in self._records(request):
                 seen[kind] = value
-                yield UNCHANGED, UNCHANGED
-            yield moments.shown(request.firsts, several.collected(seen.items())), spoken()
+                yield Several()
+            shown = moments.shown(request.firsts, several.collected(seen.items()))
+            yield Several(several=shown, several_said=spoken(), **OVER)
         except Exception as error:  # whatever it is, it is said in a sentence
-            yield UNCHANGED, sentence_of(error)
+            yield Several(several_said=sentence_of(error), **OVER)
 
 
 def request_of(files: Any, question: Any, percent: Any) -> several.Request:
