@@ -296,13 +296,9 @@ def wire_settings(page: Parts) -> None:
 
 def endpoints(demo: gr.Blocks) -> None:
     """The API: these and no others."""
-    together = (API.compare_clip, API.compare_pictures)
-    for long in (API.compare, API.relevance, API.compare_with, API.relevance_with, *together):
+    others = (API.compare_clip, API.compare_pictures, API.you_first)
+    for long in (API.compare, API.relevance, API.compare_with, API.relevance_with, *others):
         gr.api(long, api_name=long.__name__, **GPU)
-    gr.api(API.you_first, api_name="you_first", **GPU)
-    # Of all endpoints this one alone can tell before the queue that it will refuse, and `gr.api` takes no
-    # validator: it goes to the function that was just made.
-    demo.fns[max(demo.fns)].validator = API.check_you_first
     gr.api(API.examples, api_name="examples", queue=False)
     if labels.is_on():
         gr.api(sense.makes_sense, api_name="makes_sense", queue=False)

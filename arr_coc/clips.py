@@ -302,8 +302,8 @@ def _chosen(times: list[float], frames: int | None, fps: float | None) -> list[i
     """
     if frames is None:
         count = len(times) * (times[-1] - times[0]) / max(1, len(times) - 1)  # seconds of all
-        count = int(count * (fps or FPS) + 1e-6)
-        frames = min(max(count, MIN_FRAMES if fps is None else 1), MAX_FRAMES)
+        count = int(min(count * (fps or FPS), MAX_FRAMES) + 1e-6)
+        frames = max(count, MIN_FRAMES if fps is None else 1)
     apart = np.linspace(times[0], times[-1], min(frames, len(times)))
     nearest = np.interp(apart, times, np.arange(len(times))).round().astype(int)
     return sorted(set(nearest.tolist()))

@@ -68,7 +68,7 @@ def cells_case(rng, sound, config, world) -> Case:
 def clip_case(rng, sound, config, world) -> Case:
     """`/compare_clip` with files and numbers, most of them not allowed."""
     what, make = rng.choice(hostile_clips(rng))
-    values = {"share": 0.2, "frames": 4, "fps": None, "max_new_tokens": 2}
+    values = {"share": 0.2, "frames": 4, "fps": None, "max_new_tokens": 2, "fewer": False}
     if rng.random() < 0.5:
         what, make = "numbers", lambda: movie("gif", 4, (64, 64))
         values["frames"] = rng.choice((None, 4))
@@ -238,7 +238,7 @@ def file_case(rng, sound, config, world) -> Case:
     data = good(record)
     requests = {"compare": data, "relevance": data[:3], "you_first": [*data[:2], [[0, 0]]]}
     requests |= {"compare_with": [*data[:2], {}], "relevance_with": [*data[:2], {}]}
-    requests["compare_clip"] = [*data[:2], 0.2, 4, None, 2]
+    requests["compare_clip"] = [*data[:2], 0.2, 4, None, 2, False]
     requests["compare_pictures"] = [[record], data[1], 0.2, 2]
     endpoint = rng.choice(("compare", *requests))
     request = call(requests[endpoint], endpoint)

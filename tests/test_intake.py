@@ -240,10 +240,10 @@ def test_shares_and_budgets():
             check_share(bad)
     assert check_budget(None) is None and check_budget(64.0) == 64
     assert check_budget(256, tokens=256) == 256
-    with pytest.raises(IntakeError, match="900; allowed is a whole number from 1 to 256"):
+    with pytest.raises(IntakeError, match="900; allowed is a whole number from 4 to 256"):
         check_budget(900, tokens=256)
     for bad in (0, -3, 1.5, 10**9, "64", True, float("nan"), [64]):
-        with pytest.raises(IntakeError, match="allowed is a whole number from 1 to 16,384"):
+        with pytest.raises(IntakeError, match="allowed is a whole number from 4 to 16,384"):
             check_budget(bad)
     assert intake.check_new_tokens(32) == 32
     with pytest.raises(IntakeError, match="1 to 256"):

@@ -1,16 +1,18 @@
-"""You first: what may be given, what is said of the score, an endpoint that refuses before the queue."""
+"""You first: what may be given, what is said of the score, an endpoint that refuses in sentences."""
+
+from pathlib import Path
 
 import httpx
 import pytest
 from app_server import server
 from gradio_client import Client, handle_file
-from gradio_client.exceptions import ValidationError
+from gradio_client.exceptions import AppError
 from PIL import Image
 
+import arr_coc
 from arr_coc.page import you
 from arr_coc.service import choosing
 from arr_coc.service.intake import IntakeError
-from tests import fuzz
 
 GRID, BUDGET = (8, 10), 12
 
@@ -101,19 +103,15 @@ def test_the_endpoint_answers_from_the_cells_and_from_its_own(client, scene, bun
     assert glance.size == tuple(32 * side for side in reversed(result["glance_grid"]))
 
 
-def test_what_is_refused_never_enters_the_queue(client, scene):
-    client.predict(
-        handle_file(scene), "what?", [[0, 0]], api_name="/you_first"
-    )  # the model is there
-    with pytest.raises(
-        ValidationError, match=r"\[8, 0\] is outside the picture; allowed are 1 to 12"
-    ):
+def test_what_is_refused_is_said_in_a_sentence_that_names_no_path(client, scene):
+    with pytest.raises(AppError, match=r"\[8, 0\] is outside the picture; allowed are 1 to 12"):
         client.predict(handle_file(scene), "what?", [[8, 0]], api_name="/you_first")
+    with pytest.raises(AppError, match="The question is empty"):
+        client.predict(handle_file(scene), "", [[0, 0]], api_name="/you_first")
     url = f"{server().url}gradio_api/call/you_first"
-    for data, said in (
-        ([{"path": "/etc/passwd"}, "what?", [[0, 0]]], "not uploaded"),
-        ([{"path": "x"}, "", []], "not uploaded"),
-    ):
-        reply = httpx.post(url, json={"data": data}, timeout=60)
-        assert reply.status_code == 422 and said in reply.text and "event_id" not in reply.text
-        assert fuzz.outcome_of(reply.status_code, reply.text)[0] == "sentence"
+    for path in ("/etc/passwd", "app.py"):
+        for record in ({"path": path}, {"path": path, "meta": {"_type": "gradio.FileData"}}):
+            reply = httpx.post(url, json={"data": [record, "what?", [[0, 0]]]}, timeout=60)
+            said = httpx.get(f"{url}/{reply.json()['event_id']}", timeout=60).text
+            assert reply.status_code == 200 and "error" in said
+            assert str(Path(arr_coc.__file__).parents[1]) not in reply.text + said

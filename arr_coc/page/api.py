@@ -7,7 +7,6 @@ by name, to `compare_with` and `relevance_with`.
 
 from typing import Any
 
-import gradio as gr
 from gradio.data_classes import FileData
 
 from arr_coc.config import NEW_TOKENS, Config
@@ -97,12 +96,6 @@ class Endpoints:
             cells: 1 to 12 pairs of row and column in visual tokens from the top left, from 0, each once, in the order in which you would spend them.
         """  # noqa: E501  the framework reads one line of an argument
         return self.you.answered(image, question, cells)
-
-    def check_you_first(self, image: FileData, question: str, cells: list[list[int]]) -> list[Any]:
-        """Whether that may enter the queue; else why not, in a sentence, before it does."""
-        said = self.you.refused(image, question, cells)
-        fine = gr.validate(True, "")
-        return [fine, fine, gr.validate(not said, said)]
 
     def compare_clip(
         self,

@@ -4,7 +4,6 @@ Methods of `YouHandlers` are gradio handlers; `app.py` wires them. What comes fr
 has type `Any` and is checked: it may be anything.
 """
 
-import html
 import io
 from dataclasses import replace
 from typing import Any
@@ -49,19 +48,6 @@ class YouHandlers:
         self.model = model
 
     # --- the API ---
-
-    def refused(self, image: Any, question: Any, cells: Any) -> str:
-        """Why such a request may not enter the queue, in a sentence; "" where it may.
-
-        Before the model is there nobody knows the picture's grid: it is checked in the queue then.
-        """
-        if self.model.loader.model is None:
-            return ""
-        try:
-            self._given(image, question, cells)
-        except Exception as error:  # whatever it is, it is said in a sentence
-            return html.unescape(refusal(error).message)
-        return ""
 
     def answered(self, image: Any, question: Any, cells: Any) -> Contest:
         """What comes of the cells; refusals become sentences."""

@@ -290,7 +290,8 @@ def _besides(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
         for other in request.questions:
             yield "where", describe_where(model.realize(image, other, config))
     except Exception as error:  # a worker must live on
-        log.exception("a decision failed")
+        if not isinstance(error, intake.IntakeError):
+            log.exception("a decision failed")
         yield "error", sentence(error)
 
 

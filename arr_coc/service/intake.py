@@ -17,6 +17,7 @@ from typing import Any
 
 from PIL import Image
 
+from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.pictures import as_read
 
 MAX_BYTES = 20 * 2**20
@@ -27,7 +28,7 @@ MAX_ASPECT = 100  # the stock processor refuses over 200; half leaves room for r
 USEFUL_PIXELS = 4 * 2**20  # 4096 visual tokens of 32x32 pixels; more would be thrown away
 MAX_QUESTION = 500
 SHARE_RANGE = (0.05, 1.0)
-BUDGET_RANGE = (1, 16_384)
+BUDGET_RANGE = (MINIMUM_BUDGET, 16_384)
 NEW_TOKENS_RANGE = (1, 256)
 
 READABLE = "JPEG, PNG, WEBP or AVIF"
@@ -180,7 +181,8 @@ def check_budget(budget: int | None, tokens: int | None = None) -> int | None:
     """
     if budget is None:
         return None
-    low, high = BUDGET_RANGE[0], tokens or BUDGET_RANGE[1]
+    high = tokens or BUDGET_RANGE[1]
+    low = min(BUDGET_RANGE[0], high)
     allowed = f"allowed is a whole number from {low} to {high:,}"
     if tokens:
         allowed += ", the tokens of this picture"
