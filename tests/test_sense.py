@@ -111,6 +111,7 @@ def test_only_an_answer_stays_chosen(file, kept):
         ("?!", [0, 0, 0], True, "no word"),
         (QUESTION, [0, 2, 0], True, "three numbers from 0 to 1"),
         (QUESTION, [0, True, float("nan")], True, "three numbers"),
+        (QUESTION, [0, 10**400, 1], True, "three numbers"),
         (QUESTION, "abc", True, "three numbers"),
         (QUESTION, [0, 0, 0], "yes", "true or false"),
     ],

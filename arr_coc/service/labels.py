@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import json
 import logging
-import math
 import os
 import secrets
 import threading
@@ -73,7 +72,7 @@ def keep(visitor: str, comparison: str, question: Any, tensions: Any, makes_sens
 def _are_tensions(values: Any) -> bool:
     numbers = isinstance(values, list) and len(values) == 3
     numbers = numbers and all(type(value) in (int, float) for value in values)
-    return numbers and all(math.isfinite(value) and 0 <= value <= 1 for value in values)
+    return numbers and all(0 <= value <= 1 for value in values)
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
