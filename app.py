@@ -109,7 +109,7 @@ def layout() -> tuple[Parts, below.Below]:
         show(idea.section(), elem_id="arr-idea")
         named |= parts.reasons(first)
         under |= below.you_first(visible=not is_served())  # a server does not say where it looked
-        under |= below.several(visible=not is_served())
+        under |= below.several(API.clips.questions, visible=not is_served())
         named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
         if LOCAL.bundled:
             show(measured.at_2b(RESULTS))
@@ -149,7 +149,7 @@ def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     wire_settings(page)
     sense.wire(under.sense, page, QUICK)
     below.wire_you(under, page, API.you, QUICK, {**GPU, **PRIVATE})
-    below.wire_several(under, page, API.several, QUICK, {**GPU, **PRIVATE})
+    below.wire_several(under, page, API.several, API.clips, QUICK, {**GPU, **PRIVATE})
     opening = [*page.of(changes.Fresh), page.percent]
     under.address.select(LOCAL.on_address, None, opening, **QUICK)
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)

@@ -58,6 +58,16 @@ def recorded_examples() -> Path:
 
 
 @cache
+def recorded_clips() -> Path:
+    """The folder of `recorded_examples` with two clips drawn and recorded, made once."""
+    folder = recorded_examples()
+    command = [sys.executable, "-m", "arr_coc.record_clips", "--out", folder, "--repetitions", "1"]
+    command += ["--kinds", "colour", "number"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@cache
 def server() -> Server:
     """Start the app once for the whole run; it ends with the run."""
     return start({"ARR_COC_EXAMPLES": str(recorded_examples())})

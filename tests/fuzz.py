@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 from PIL import Image
@@ -113,7 +114,7 @@ class Fuzz:
         self.slowest.append((round(time.monotonic() - begun, 2), f"{case.family}: {case.what}"))
         self.slowest = sorted(self.slowest, reverse=True)[:SLOWEST]
         printed = self.printed()
-        sent = f"{case.path} {case.body}"
+        sent = f"{unquote(case.path)} {case.body}"
         for mark in self.marks:
             if mark in text and mark not in sent:
                 self.fault(case, "leaked", f"{mark[:20]!r} in {text[:200]!r}")

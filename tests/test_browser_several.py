@@ -4,7 +4,7 @@ import time
 
 import av
 import pytest
-from app_server import held_server, recorded_examples, start
+from app_server import held_server, recorded_clips, start
 from playwright.sync_api import expect
 from test_browser import DESK, PHONE, browser, visit, watched
 from test_browser_you import serious
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def app():
-    server = start({"ARR_COC_EXAMPLES": str(recorded_examples())})
+    server = start({"ARR_COC_EXAMPLES": str(recorded_clips())})
     yield server
     server.process.kill()
     server.process.wait()
@@ -53,7 +53,9 @@ def test_a_clip_is_asked_and_its_moments_are_walked_through(browser, app, tmp_pa
         opened(tab, [file], question)
         section = tab.locator("#arr-several .arr-several")
         expect(section.locator(".arr-you-question")).to_have_text(question, timeout=120_000)
-        expect(section.locator("tbody th")).to_have_text(["Stock", "ARR-COC", "Fewer frames"])
+        expect(section.locator("tbody th")).to_have_text(
+            ["Full look", "Focused look", "Fewer frames"]
+        )
         expect(tab.locator("#arr-several-stop")).to_be_disabled()
         columns = section.locator(".arr-moment")
         expect(columns).to_have_count(4)
@@ -61,6 +63,10 @@ def test_a_clip_is_asked_and_its_moments_are_walked_through(browser, app, tmp_pa
         maps = section.locator("img[data-is=map]")
         seen = set()
         slider.focus()
+        heights = [float(i.get_attribute("style")[7:-1]) for i in columns.locator("i").all()]
+        busiest = heights.index(max(heights))
+        expect(columns.nth(busiest)).to_contain_class("arr-moment-now")
+        tab.keyboard.press("Home")
         for number in range(4):
             expect(columns.nth(number)).to_contain_class("arr-moment-now")
             expect(slider).to_have_attribute(
@@ -152,6 +158,33 @@ def test_who_asks_again_at_once_after_stop_is_answered_and_can_stop_that_too(bro
         )
         expect(stop).to_be_disabled()
         assert tab.errors == []
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_a_recorded_clip_is_shown_at_once_and_asked_again(browser, app, size):
+    with watched(browser, viewport=size) as tab:
+        asked = []
+        tab.on("request", lambda request: asked.append(request.url))
+        visit(tab, app=lambda: app)
+        tab.get_by_role("button", name="A clip, or several pictures").click()
+        cards = tab.locator("#arr-clips button")
+        expect(cards).to_have_count(2)
+        assert not [url for url in asked if ".mp4" in url]
+        question = cards.nth(1).inner_text().removeprefix("▶ ")
+        cards.nth(1).click()
+        section = tab.locator("#arr-several .arr-several")
+        expect(section.locator(".arr-you-question")).to_contain_text(question)
+        expect(section.locator(".arr-recorded")).to_contain_text("Recorded 20")
+        expect(tab.locator("#arr-several-files")).to_contain_text("clip-")
+        expect(tab.locator("#arr-several-question textarea")).to_have_value(question)
+        tab.wait_for_timeout(500)
+        expect(section.locator(".arr-several-old")).to_have_text("")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert serious(tab, "#arr-several") == []
+        tab.locator("#arr-several-ask").click()
+        expect(section.locator(".arr-recorded")).to_have_count(0, timeout=120_000)
+        expect(section.locator(".arr-you-question")).to_have_text(question)
+        expect(section.locator(".arr-several-old")).to_have_text("")
 
 
 def deadline(holds):

@@ -130,11 +130,24 @@ BELOW = {
         "scoring",
         "service",
     },
+    "record_clips": {
+        "commands",
+        "config",
+        "digests",
+        "naming",
+        "page",
+        "provenance",
+        "qwen",
+        "record",
+        "scenes",
+        "scoring",
+        "service",
+    },
     "page": {"config", "homunculus", "peers", "ranking", "scenes", "scoring", "service"},
 }
 # Rooms and files that may import each heavy library.
 OWNERS = {
-    "av": {"clips"},
+    "av": {"clips", "record_clips"},
     "kornia": {"texture"},
     "matplotlib": {"homunculus", "evaluate.plots"},
     "pyarrow": {"evaluate.store", "evaluate.summary", "hub.questions"},
@@ -147,6 +160,7 @@ OWNERS = {
         "page.api",
         "page.below",
         "page.changes",
+        "page.clip_cards",
         "page.local_handlers",
         "page.model_handlers",
         "page.parts",

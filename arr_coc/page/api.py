@@ -11,6 +11,7 @@ from gradio.data_classes import FileData
 
 from arr_coc.config import NEW_TOKENS, Config
 from arr_coc.page import frame
+from arr_coc.page.clip_cards import ClipCards
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.several_handlers import SeveralHandlers
@@ -26,7 +27,7 @@ class Endpoints:
 
     def __init__(self, local: LocalHandlers, model: ModelHandlers) -> None:
         self.local, self.model, self.you = local, model, YouHandlers(model)
-        self.several = SeveralHandlers(model)
+        self.several, self.clips = SeveralHandlers(model), ClipCards(local.folder)
 
     def compare(
         self,

@@ -3,7 +3,9 @@
 Nothing of a section is made before it is opened.
 """
 
+import functools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from gradio.events import Dependency
 
 from arr_coc.page import moments, results, stamps, you
 from arr_coc.page.changes import Played, Several
+from arr_coc.page.clip_cards import ClipCards
 from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.refusals import spoken
@@ -29,9 +32,9 @@ QUIET_JS = f"() => {json.dumps(spoken())}"
 MATTERED_JS = "() => { document.querySelector('#arr-look input[value=mattered]')?.click(); }"
 AGAIN_JS = "() => { window.arrYou.again(); }"
 SEVERAL_LEAD = (
-    "One budget, the one set under the picture above, over all moments of a clip (MP4, WebM or GIF, up to "
-    "20 s), or over all pictures: both looks answer, of a clip also the stock model from so few frames "
-    "that they are as many tokens, and a strip shows how many tokens each moment got."
+    "One budget, the one under the picture above, for all moments of a clip (MP4, WebM or GIF, up to 20 s) "
+    "or for up to six pictures. Both looks answer; of a clip also the full look at so few of its frames "
+    "that they are the same number of tokens. The strip shows how many tokens each moment got."
 )
 _DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
 # In the browser alone: what is said, Ask, Stop. Ask is dead while it runs, so that no second run is queued.
@@ -63,6 +66,7 @@ class Below:
     you: gr.HTML
     you_said: gr.HTML
     playing: gr.State  # a `you.Round`
+    several_cards: list[gr.Button]
     several_files: gr.File
     several_question: gr.Textbox
     several_ask: gr.Button
@@ -94,11 +98,14 @@ def you_first(*, visible: bool) -> dict[str, Any]:
     return named
 
 
-def several(*, visible: bool) -> dict[str, Any]:
-    """A clip or several pictures to be asked about, closed and empty."""
+def several(clips: Sequence[str], *, visible: bool) -> dict[str, Any]:
+    """A clip or several pictures to be asked about, closed and empty; `clips` are what cards ask."""
     with gr.Accordion(moments.TITLE, open=False, visible=visible, elem_id="arr-several-fold"):
         show(f'<p class="arr-lead">{SEVERAL_LEAD}</p>')
+        with gr.Row(elem_id="arr-clips", visible=bool(clips)):
+            cards = [gr.Button(f"▶ {question}", size="sm", min_width=160) for question in clips]
         named: dict[str, Any] = {
+            "several_cards": cards,
             "several_files": gr.File(
                 label="One clip, or up to six pictures",
                 file_count="multiple",
@@ -122,23 +129,27 @@ def wire_several(
     below: Below,
     page: Parts,
     handlers: SeveralHandlers,
+    cards: ClipCards,
     quick: dict[str, Any],
     gpu: dict[str, Any],
 ) -> None:
     """The section's events; `quick` and `gpu` are how events run."""
     asked = [below.several_files, below.several_question, page.percent]
     pressed, answered = below.several_ask.click, [getattr(below, name) for name in Several._fields]
+    said = answered[1:4]  # and both buttons
     below.several_question.submit(None, None, None, js=SEVERAL_PRESS_JS, **quick)
-    pressed(None, None, answered[1:], js=SEVERAL_LOOKS_JS, **quick)
+    pressed(None, None, said, js=SEVERAL_LOOKS_JS, **quick)
     pressed(handlers.on_waiting, None, below.several_said, **quick)
     # A click while Stop is still at work is not lost.
     running = pressed(handlers.on_ask, asked, answered, trigger_mode="multiple", **gpu)
-    running.failure(None, None, answered[1:], js=SEVERAL_FULL_JS, **quick)
-    below.several_stop.click(
-        None, None, answered[1:], js=SEVERAL_STOPPED_JS, cancels=running, **quick
-    )
-    # Other words and another budget `moments.js` sees for itself.
-    below.several_files.change(None, None, None, js=SEVERAL_OLD_JS, **quick)
+    running.failure(None, None, said, js=SEVERAL_FULL_JS, **quick)
+    below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
+    for number, card in enumerate(below.several_cards):
+        picked = functools.partial(cards.on_pick, number)
+        card.click(picked, None, answered, cancels=running, **quick)
+    # Other words and another budget `moments.js` sees for itself. A card's own file is not another one.
+    for event in ("upload", "delete", "clear"):
+        getattr(below.several_files, event)(None, None, None, js=SEVERAL_OLD_JS, **quick)
 
 
 def wire_matter(

@@ -109,12 +109,14 @@ class Played(NamedTuple):
 
 
 class Several(NamedTuple):
-    """A clip or several pictures were asked about: what is shown of it, what is said, and both buttons."""
+    """A clip or several pictures were asked about, or picked: what is shown and said, and the fields."""
 
     several: Any = UNCHANGED
     several_said: Any = UNCHANGED
     several_ask: Any = UNCHANGED
     several_stop: Any = UNCHANGED
+    several_files: Any = UNCHANGED
+    several_question: Any = UNCHANGED
 
 
 class Weighed(NamedTuple):

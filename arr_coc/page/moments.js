@@ -62,7 +62,7 @@ function arrMoments(root) {
     if (!shown) return;
     shown.dataset.ready = '1';
     stop();
-    if (slider()) show(1);
+    if (slider()) show(Number(slider().value));  // the moment that got most
     // Asked of what stands there no more?
     const typed = document.querySelector('#arr-several-question textarea')?.value ?? '';
     if (plain(typed) !== plain(shown.dataset.question)) old();

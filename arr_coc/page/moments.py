@@ -23,21 +23,27 @@ GREY = (128, 132, 144)
 OLD = "These answers belong to another question, file or budget: ask again."
 
 
-def shown(pictures: Sequence[Image.Image], result: SeveralResult) -> str:
+def shown(
+    pictures: Sequence[Image.Image], result: SeveralResult, answer: str = "", recorded: str = ""
+) -> str:
     """Answers, strip and maps.
 
     Args:
         pictures: one for each moment, in the order of `result`'s; RGB.
         result: what came of them.
+        answer: the right one, where it is known.
+        recorded: what a recording was made with; empty for a live run.
     """
-    rows = _row("Stock", result["full"]) + _row("ARR-COC", result["focused"])
+    rows = _row("Full look", result["full"]) + _row("Focused look", result["focused"])
     if result["fewer"]:
         rows += _row("Fewer frames", result["fewer"])
     notice = message(result["notice"]) if result["notice"] else ""
+    notice += f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
+    right = f" <small>Right is “{escaped(answer)}”.</small>" if answer else ""
     return (
         f'<section class="arr-several" data-question="{escaped(result["question"])}">'
         f'<p class="arr-several-old" role="status" data-old="{OLD}"></p>'
-        f'<p class="arr-you-question">{escaped(result["question"])}</p>'
+        f'<p class="arr-you-question">{escaped(result["question"])}{right}</p>'
         "<table class='arr-table arr-several-answers'><thead><tr><th scope='col'>Look</th><th scope='col'>"
         "Answer</th><th scope='col'>Tokens</th><th scope='col'>First word</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>{notice}{_strip(pictures, result)}</section>"
@@ -58,7 +64,9 @@ def _strip(pictures: Sequence[Image.Image], result: SeveralResult) -> str:
     if not result["decided"]:
         return ""
     moments = result["decided"]["moments"]
-    most = max(one["tokens"] for one in moments) or 1
+    tokens = [one["tokens"] for one in moments]
+    most = max(tokens) or 1
+    busiest = tokens.index(max(tokens)) + 1
     columns = "".join(
         _column(number, picture, moment, most)
         for number, (picture, moment) in enumerate(zip(pictures, moments, strict=True), 1)
@@ -70,7 +78,7 @@ def _strip(pictures: Sequence[Image.Image], result: SeveralResult) -> str:
         '</figcaption></figure><figure><img data-is="bent" alt=""><figcaption>Sized by tokens</figcaption>'
         f'</figure></div><p class="arr-moment-said" role="status"></p><div class="arr-moments" '
         f'aria-hidden="true">{columns}</div><label class="arr-moment-at">{kind} <input type="range" '
-        f'min="1" max="{len(moments)}" value="1" step="1"></label>'
+        f'min="1" max="{len(moments)}" value="{busiest}" step="1"></label>'
         f"<p class='arr-saves'>{play if kind == 'Moment' and len(moments) > 1 else ''}</p>"
     )
 

@@ -1,19 +1,22 @@
 """Recordings: comparisons made beforehand, stored beside the cards that show them.
 
-Written by `arr_coc.record`, read by the page. No torch.
+Written by `arr_coc.record` and, of clips, `arr_coc.record_clips`; read by the page. No torch.
 """
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from arr_coc import digests
 from arr_coc.config import Config
 from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.mattering import Mattered
 
-FILE = "recorded.json"
+if TYPE_CHECKING:
+    from arr_coc.service.several import SeveralResult
+
+FILE, CLIPS = "recorded.json", "recorded-clips.json"
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -48,6 +51,19 @@ class Recording(TypedDict):
     times: dict[str, list[float]]
     budgets: list[AtBudget]
     mattered: Mattered | None
+
+
+class ClipRecording(TypedDict):
+    """One drawn clip's comparison (a `several.SeveralResult`), its times being medians."""
+
+    file: str
+    sha256: str
+    question: str
+    answer: str
+    kind: str
+    seed: int
+    result: "SeveralResult"
+    times: dict[str, list[float]]
 
 
 class Identity(NamedTuple):
@@ -95,13 +111,26 @@ def load(folder: Path, identity: Identity | None = None) -> tuple[About | None, 
 
     With an `identity`, also where another base or other weights made them.
     """
-    path = folder / FILE
+    return _read(folder / FILE, identity)
+
+
+def load_clips(folder: Path, identity: Identity) -> tuple[About | None, list[ClipRecording]]:
+    """As `load`, of clips; without those whose file is not the recorded one."""
+    about, recordings = _read(folder / CLIPS, identity)
+    return about, [one for one in recordings if _is_same(folder / one["file"], one["sha256"])]
+
+
+def _read(path: Path, identity: Identity | None) -> tuple[About | None, list[Any]]:
     if not path.is_file():
         return None, []
     report = json.loads(path.read_text(encoding="utf-8"))
     if identity and not identity.made(report["about"]):
         return None, []
     return report["about"], report["recordings"]
+
+
+def _is_same(file: Path, sha256: str) -> bool:
+    return file.is_file() and digests.of_file(file) == sha256
 
 
 def find(recordings: Iterable[Recording], picture: Path, question: str) -> Recording | None:
