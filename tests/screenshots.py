@@ -5,7 +5,7 @@
 
 Starts the app on loopback and takes the first screen and the whole page on a desktop (1280 x 800), a
 laptop (1280 x 720), a phone (375 x 812) and other sizes, light and dark, and the card for embedding (700 x
-560). It judges nothing: what must fit is tested in `test_browser_screen`.
+560). It judges nothing: what must fit is tested in `test_browser`.
 """
 
 import argparse
