@@ -15,6 +15,7 @@ from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.qwen import ARRCOCQwen
+from tests.tables_clips import clips_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_training import labels_block, memory_block, tensions_block
@@ -363,6 +364,7 @@ BLOCKS = {
     "memory": (ROOT / "docs" / "data.md", memory_block),
     "labels": (ROOT / "docs" / "data.md", labels_block),
     "tensions": (ROOT / "docs" / "idea.md", tensions_block),
+    "clips": (ROOT / "docs" / "clips.md", clips_block),
     "harness": (ROOT / "docs" / "benchmarks.md", harness_block),
 }
 
