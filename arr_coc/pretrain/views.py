@@ -195,6 +195,8 @@ LARGE_VIEWS = (
     *_scaled(VIEWS, 0.12, put_share=PUT_SHARE),
     *_scaled(LABELLED_VIEWS, 0.12, put_share=PUT_SHARE, hand=ANY),
     View(0.06, FULL, FULL, "plates", hand=ANY, world="large"),
+    # What is written was what held most kinds back, and here a batch has many fonts and grounds.
+    View(0.10, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
     *_scaled(OF_THE_LARGE_WORLD, 0.62),
     *TOGETHER,
