@@ -17,7 +17,7 @@ from arr_coc.pretrain import model as pretrain_model
 from arr_coc.pretrain import scores as pretrain_scores
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.data import Batches
-from arr_coc.pretrain.lessons import lessons
+from arr_coc.pretrain.lessons import LESSONS, lessons
 from arr_coc.pretrain.model import CELL, MAX_TOKENS
 from arr_coc.pretrain.run import begin, publish
 from arr_coc.pretrain.settings import STAGES
@@ -144,7 +144,11 @@ def test_lessons_are_true_of_the_scene():
             elif asked.kind == "lesson_aloud":
                 colour, other = asked.answer.split()
                 assert by_name[words[4]].colour == by_name[other].colour == colour != words[4]
-    assert seen == {"lesson_more", "lesson_over", "lesson_found", "lesson_aloud"}
+            elif asked.kind == "lesson_same":
+                named = next(by_name[word] for word in words if word in by_name)
+                other = by_name[asked.answer]
+                assert named.colour == other.colour and named is not other
+    assert seen == {f"lesson_{name}" for name in LESSONS}
     assert lessons(rng, scene, 0) == [] and len(lessons(rng, scene, 2)) == 2
 
 

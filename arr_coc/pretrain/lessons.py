@@ -14,6 +14,7 @@ from arr_coc.scenes.canvas import Scene
 from arr_coc.scenes.layouts.facts import Facts
 from arr_coc.scenes.questions import Question, Thing
 from arr_coc.scenes.richer import Asked
+from arr_coc.scenes.wordings import worded
 
 NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
@@ -76,14 +77,15 @@ def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
             cheaper = min(a, b, key=_number)
             text = f"what do the {a.name} and the {b.name} cost, and which is cheaper?"
             yield text, f"{a.detail} {b.detail} {cheaper.name}"
-    if asked.has_own_colours:
-        return
-    for i in rng.permutation(len(asked.unique)):
-        thing = asked.unique[i]
-        alike = [t for t in asked.objects if t.colour == thing.colour and t is not thing]
-        if thing.colour and len(alike) == 1 and alike[0] in asked.unique:
-            text = f"what colour is the {thing.name}, and what else has it?"
-            yield text, f"{thing.colour} {alike[0].name}"
+    for thing, other in _alike(rng, asked):
+        text = f"what colour is the {thing.name}, and what else has it?"
+        yield text, f"{thing.colour} {other.name}"
+
+
+def _same(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+    """What is asked of the large world, in pictures of few things."""
+    for thing, other in _alike(rng, asked):
+        yield worded(rng, "same_colour", x=thing.name), other.name
 
 
 LESSONS: dict[str, Callable[[np.random.Generator, Asked], Iterator[tuple[str, str]]]] = {
@@ -91,7 +93,19 @@ LESSONS: dict[str, Callable[[np.random.Generator, Asked], Iterator[tuple[str, st
     "over": _over,
     "found": _found,
     "aloud": _aloud,
+    "same": _same,
 }
+
+
+def _alike(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[Thing, Thing]]:
+    """Two things alone in having their colour, and their names, each first in turn."""
+    if asked.has_own_colours:
+        return
+    for i in rng.permutation(len(asked.unique)):
+        thing = asked.unique[i]
+        alike = [t for t in asked.objects if t.colour == thing.colour and t is not thing]
+        if thing.colour and len(alike) == 1 and alike[0] in asked.unique:
+            yield thing, alike[0]
 
 
 def _numbered(rng: np.random.Generator, asked: Asked) -> Sequence[Thing]:
