@@ -125,7 +125,7 @@ def test_lessons_are_true_of_the_scene():
         scene = make_scene(seed, world="large", kinds=["cheaper", "same_colour"], hand=hands.ANY)
         by_name = {thing.name: thing for thing in scene.objects}
         for asked in lessons(rng, scene, 9):
-            words = asked.text.rstrip("?").replace(",", "").split()
+            words = asked.text.rstrip("?.").replace(",", "").split()
             seen.add(asked.kind)
             if asked.kind == "lesson_more":
                 a, b = (int(word.lstrip("$")) for word in (words[3], words[5]))
@@ -148,6 +148,12 @@ def test_lessons_are_true_of_the_scene():
                 named = next(by_name[word] for word in words if word in by_name)
                 other = by_name[asked.answer]
                 assert named.colour == other.colour and named is not other
+            elif asked.kind == "lesson_attribute":
+                named = next(by_name[word] for word in words if word in by_name)
+                assert (asked.answer == "yes") == (named.colour in words)
+            elif asked.kind == "lesson_larger":
+                assert len({word for word in words if word in by_name}) == 2
+                assert asked.answer in words
     assert seen == {f"lesson_{name}" for name in LESSONS}
     assert lessons(rng, scene, 0) == [] and len(lessons(rng, scene, 2)) == 2
 

@@ -13,11 +13,11 @@ import numpy as np
 from arr_coc.scenes.canvas import Scene
 from arr_coc.scenes.layouts.facts import Facts
 from arr_coc.scenes.questions import Question, Thing
-from arr_coc.scenes.richer import Asked
-from arr_coc.scenes.wordings import worded
+from arr_coc.scenes.richer import Asked, ask_richer
 
 NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
+MOST = 2  # things that are compared
 PER_LESSON = 3  # questions of one lesson about a picture, at most
 
 
@@ -25,7 +25,7 @@ def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]
     """At most `most` lessons about a scene, in any order; each has the kind `lesson_` and its name."""
     if not most:
         return []
-    asked = Asked(scene.objects, Facts(scene.setting), len(scene.objects))
+    asked = Asked(scene.objects, Facts(scene.setting), MOST)
     found = [
         Question(text, answer, f"lesson_{name}")
         for name, lesson in LESSONS.items()
@@ -82,18 +82,27 @@ def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
         yield text, f"{thing.colour} {other.name}"
 
 
-def _same(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
-    """What is asked of the large world, in pictures of few things."""
-    for thing, other in _alike(rng, asked):
-        yield worded(rng, "same_colour", x=thing.name), other.name
+Lesson = Callable[[np.random.Generator, Asked], Iterator[tuple[str, str]]]
 
 
-LESSONS: dict[str, Callable[[np.random.Generator, Asked], Iterator[tuple[str, str]]]] = {
+def _as_in_the_large_world(kind: str) -> Lesson:
+    """What is asked of the large world, in pictures of few things too."""
+
+    def lesson(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+        for question in ask_richer(rng, kind, asked):
+            yield question.text, question.answer
+
+    return lesson
+
+
+LESSONS: dict[str, Lesson] = {
     "more": _more,
     "over": _over,
     "found": _found,
     "aloud": _aloud,
-    "same": _same,
+    "same": _as_in_the_large_world("same_colour"),
+    "attribute": _as_in_the_large_world("attribute"),
+    "larger": _as_in_the_large_world("larger"),
 }
 
 
