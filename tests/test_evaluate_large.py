@@ -57,7 +57,7 @@ def test_kinds_are_those_of_the_world():
         (["--hand", "twemoji", "--seed", "5"], "held out of training"),
         (["--hand", "left"], "invalid choice"),
         (["--world", "large", "--easy-vqa"], "drawn scenes"),
-        (["--world", "large", "--size", "256", "256"], "512 to 1280"),
+        (["--world", "large", "--size", "256", "256"], "384 to 1280"),
     ],
 )
 def test_what_does_not_go_together_is_refused(words, told, capsys):

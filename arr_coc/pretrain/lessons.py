@@ -103,6 +103,7 @@ LESSONS: dict[str, Lesson] = {
     "same": _as_in_the_large_world("same_colour"),
     "attribute": _as_in_the_large_world("attribute"),
     "larger": _as_in_the_large_world("larger"),
+    "cheaper": _as_in_the_large_world("cheaper"),
 }
 
 

@@ -92,6 +92,7 @@ PUT_SHARE = 0.3
 MOST_LARGE_QUESTIONS = 24
 LESSONS = 5
 LARGE, MIDDLE, BROAD, HIGH = (1024, 1024), (768, 768), (1280, 800), (800, 1280)
+MODEST = (384, 384)
 RICHER = tuple(RICHER_KINDS)
 # Kinds that are learned slowly, those together that a layout can be asked at once: left to chance, half of
 # the questions were of four easy kinds, and these got less than one in a hundred each.
@@ -148,6 +149,19 @@ OF_THE_LARGE_WORLD = (
     _large(0.06, FULL, kinds=RELATIONS),
     _large(0.04, MIDDLE, kinds=WRITTEN),
 )
+# The same among few things, where a batch has twice as many pictures and what is looked for is found.
+OF_FEWER_THINGS = (
+    _large(0.22, MODEST),
+    _large(0.12, MODEST, kinds=RICHER),
+    _large(0.10, MODEST, kinds=CHARTS),
+    _large(0.10, MODEST, kinds=LINES),
+    _large(0.06, MODEST, kinds=PAPERS),
+    _large(0.10, MODEST, kinds=PRICES),
+    _large(0.06, MODEST, kinds=COUNTS),
+    _large(0.10, MODEST, kinds=PAIRS),
+    _large(0.08, MODEST, kinds=RELATIONS),
+    _large(0.06, MODEST, kinds=WRITTEN),
+)
 
 
 def _together(
@@ -201,7 +215,8 @@ LARGE_VIEWS = (
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
     View(0.10, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
-    *_scaled(OF_THE_LARGE_WORLD, 0.62),
+    *_scaled(OF_FEWER_THINGS, 0.22),
+    *_scaled(OF_THE_LARGE_WORLD, 0.40),
     *TOGETHER,
 )
 LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source in LABELLED)

@@ -19,7 +19,7 @@ from arr_coc.scenes.questions import KINDS, Question, Thing
 from arr_coc.scenes.richer import MOST_ASKED, RICHER_KINDS, Asked, ask_best_quarter, ask_richer
 from arr_coc.scenes.writing import QUARTERS
 
-SIDES = (512, 1280)  # pixels of a picture's side, fewest and most
+SIDES = (384, 1280)  # pixels of a picture's side, fewest and most
 MOST, MOST_RANGE = 4, (2, 9)  # things that a question counts or compares, at most
 ROUNDS = 3  # of questions of the kinds that a scene is drawn for, where all else is asked besides
 ALL_KINDS = (*KINDS, *RICHER_KINDS)

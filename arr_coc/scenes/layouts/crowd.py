@@ -37,6 +37,7 @@ def draw(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     glyphs = min(MOST_GLYPHS, castable(canvas, SCENERY) - len(signed) // 2)
     filled = min(round(len(free) * rng.uniform(*FILLED)), glyphs + len(hosts))
     free = [free[i] for i in rng.permutation(len(free))[:filled]]
+    hosts = hosts[: len(free)]
     names, counted = cast(
         rng, canvas, len(free) - len(hosts) + len(signed) // 2, plan.most, SCENERY
     )

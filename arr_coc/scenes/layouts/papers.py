@@ -58,7 +58,7 @@ GOODS = (
 )
 RECEIPT_WIDTH = (300, 400)  # pixels
 RECEIPT_ROW = (34, 42)
-MOST_LINES = 12
+FEWEST_LINES, MOST_LINES = 3, 12  # of goods
 TAX_SHARE = 0.2  # at most so much of the total is tax
 MOST_BESIDE = 28  # things beside a receipt
 TURNED = 0.5  # share of the things beside it that are not upright
@@ -151,9 +151,10 @@ def receipt(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
     paint = ImageDraw.Draw(canvas.picture)
     wide = min(rng.uniform(*RECEIPT_WIDTH), width * 0.62)
     x0 = rng.uniform(0.06 * width, 0.94 * width - wide)
-    step = rng.uniform(*RECEIPT_ROW)
-    lines = int(min(MOST_LINES, (0.94 * height - 96 - 4 * step) / step))
-    count = int(rng.integers(max(3, lines - 4), lines + 1))
+    least = FEWEST_LINES + 4  # rows, the date, the table, the total and the tax besides
+    step = min(rng.uniform(*RECEIPT_ROW), (0.94 * height - 96) / least)
+    lines = max(FEWEST_LINES, int(min(MOST_LINES, (0.94 * height - 96 - 4 * step) / step)))
+    count = int(rng.integers(max(FEWEST_LINES, lines - 4), lines + 1))
     tall = 96 + (count + 4) * step
     y0 = rng.uniform(0.02 * height, 0.98 * height - tall)
     slip = rounded(x0, y0, x0 + wide, y0 + tall)
