@@ -158,8 +158,8 @@ OF_FEWER_THINGS = (
     _large(0.06, MODEST, kinds=PAPERS),
     _large(0.10, MODEST, kinds=PRICES),
     _large(0.06, MODEST, kinds=COUNTS),
-    _large(0.10, MODEST, kinds=PAIRS),
-    _large(0.08, MODEST, kinds=RELATIONS),
+    _large(0.22, MODEST, kinds=PAIRS),
+    _large(0.14, MODEST, kinds=RELATIONS),
     _large(0.06, MODEST, kinds=WRITTEN),
 )
 
