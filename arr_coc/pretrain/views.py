@@ -140,7 +140,7 @@ OF_THE_LARGE_WORLD = (
     _large(0.05, LARGE, kinds=CHARTS),
     _large(0.06, FULL, kinds=CHARTS),
     _large(0.03, LARGE, kinds=LINES),
-    _large(0.05, FULL, kinds=LINES),
+    _large(0.12, FULL, kinds=LINES),
     _large(0.04, MIDDLE, kinds=PAPERS),
     _large(0.05, MIDDLE, kinds=PRICES),
     _large(0.06, FULL, kinds=PRICES),
@@ -154,7 +154,7 @@ OF_FEWER_THINGS = (
     _large(0.22, MODEST),
     _large(0.12, MODEST, kinds=RICHER),
     _large(0.10, MODEST, kinds=CHARTS),
-    _large(0.10, MODEST, kinds=LINES),
+    _large(0.22, MODEST, kinds=LINES),
     _large(0.06, MODEST, kinds=PAPERS),
     _large(0.10, MODEST, kinds=PRICES),
     _large(0.06, MODEST, kinds=COUNTS),
@@ -204,7 +204,7 @@ SMALL_LESSONS = tuple(
         (0.05, ("chart_highest", "chart_value")),
         (0.04, ("count",)),
         (0.05, ("colour",)),
-        (0.03, ("price",)),
+        (0.06, ("price",)),
     )
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
