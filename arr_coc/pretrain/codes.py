@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
+from arr_coc.pretrain.hints import HintHeads
 from arr_coc.pretrain.labels import (
     ATTRIBUTES,
     CHARACTERS,
@@ -90,7 +91,10 @@ def _places(h: int, w: int) -> torch.Tensor:
 
 
 class Heads(nn.Module):
-    """Linear read-outs of what a visual token shows; they help training and are thrown away."""
+    """Linear read-outs of what a visual token shows; they help training and are thrown away.
+
+    `hints` are those of the text side.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -98,6 +102,7 @@ class Heads(nn.Module):
         self.read = nn.ModuleDict({key: nn.Linear(width, n) for key, n in ATTRIBUTES.items()})
         self.place = nn.Linear(width, 2)
         self.characters = nn.Linear(width, HALVES * len(CHARACTERS))
+        self.hints = HintHeads(width)
 
     def losses(
         self, features: torch.Tensor, cells: dict[str, torch.Tensor], h: int, w: int

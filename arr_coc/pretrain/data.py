@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
+from arr_coc.pretrain.hints import Hint, Named
 from arr_coc.pretrain.labels import (
     ATTRIBUTES,
     CHARACTERS,
@@ -57,7 +58,7 @@ class Batch(NamedTuple):
     `images` (n, H, W, 3) uint8, of a batch of clips (n, 2, H, W, 3), a row a moment; `cells` as
     `cell_labels` gives them, each (n, h * w, ...). Where several pictures, or the moments of a clip, are
     asked together, `blocks` of them follow each other and share an entry of `questions`; `seconds` are
-    those of a clip's moments, None of pictures.
+    those of a clip's moments, None of pictures. `hints` of every question, where scenes were drawn.
     """
 
     images: torch.Tensor
@@ -65,6 +66,7 @@ class Batch(NamedTuple):
     questions: Sequence[Sequence[Asked]]
     blocks: int = 1
     seconds: tuple[float, ...] | None = None
+    hints: Sequence[Sequence[Sequence[Hint]]] | None = None
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -112,6 +114,7 @@ class Batches(Dataset):
         number = step * self.world + self.rank
         rng = np.random.default_rng((self.first_seed, number, 1))
         extra: Sequence[list[Question]] = [[]] * count
+        scenes: Sequence[Scene] = ()
         if view.source == "easy-vqa":
             batch = easy_vqa_batch(rng, count, view.size)
         elif view.source in ("clips", "several"):
@@ -133,7 +136,8 @@ class Batches(Dataset):
         ]
         if view.put_share:
             chosen = [[_put(q, rng, view.put_share) for q in about] for about in chosen]
-        return batch._replace(questions=chosen)
+        batch = batch._replace(questions=chosen)
+        return batch._replace(hints=_hints(scenes, batch)) if scenes else batch
 
     def _view(self, step: int) -> View:
         """The same for all processes, so that none waits for a slower batch."""
@@ -182,6 +186,15 @@ def _chosen(
     """At most `most` of the questions, in any order; `thinned` of plentiful kinds only a share."""
     kept = [q for q in questions if not thinned or rng.random() < KIND_SHARES.get(q.kind, 1)]
     return [kept[i] for i in rng.permutation(len(kept))[:most]]
+
+
+def _hints(scenes: Sequence[Scene], batch: Batch) -> list[list[list[Hint]]]:
+    """The hints of a batch's questions about `scenes`."""
+    named = (Named(scene, *batch.grid) for scene in scenes)
+    return [
+        [things.hints(question) for question in about]
+        for things, about in zip(named, batch.questions, strict=True)
+    ]
 
 
 def _put(question: Asked, rng: np.random.Generator, share: float) -> Asked:

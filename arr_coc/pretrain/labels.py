@@ -77,6 +77,16 @@ def cell_labels(scene: Scene, h: int, w: int) -> dict[str, np.ndarray]:
     return flat | {"characters": _characters(scene, h, w)}
 
 
+def thing_classes(thing: Thing, scene: Scene, h: int, w: int) -> dict[str, int]:
+    """What is true of a thing, by attribute, where its picture is seen in `h * w` tokens."""
+    classes = _thing_labels(thing, scene.objects, [other.name for other in scene.objects])
+    classes["extent"] = _extent(thing.box, scene.image.size, h, w)
+    if thing.colour:
+        classes["colour"] = COLOUR_NAMES.index(thing.colour)
+    written = _detail_labels(thing) if thing.detail_kind not in (None, "emblem") else {}
+    return classes | {key: written[key] for key in ("tens", "units", "word") if key in written}
+
+
 def _characters(scene: Scene, h: int, w: int) -> np.ndarray:
     """Where each written character stands, taking the characters of a line to be equally wide."""
     written = np.zeros((h, HALVES * w, len(CHARACTERS)), np.float32)

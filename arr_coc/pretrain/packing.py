@@ -82,7 +82,7 @@ class Packer:
         for row, about in enumerate(questions):
             ids, lengths, positions = list(prefix), [], []
             for question in about:
-                prompt = self.ids(f"{question.text}<|im_end|>\n<|im_start|>assistant\n")
+                prompt = self.ids(prompt_of(question))
                 answer = self.ids(f"{question.answer}<|im_end|>")
                 # A token's logits predict the next one: the first of the answer is predicted at
                 # the last of the prompt.
@@ -141,6 +141,11 @@ class Packer:
             position_ids[:, row, prefix.shape[1] : len(ids)] = torch.tensor(positions)
         layout = layout_of(prefix.shape[1], [lengths for _, lengths, _ in sequences], length)
         return input_ids, position_ids, layout
+
+
+def prompt_of(question: Question) -> str:
+    """What the chat has from the question up to the answer."""
+    return f"{question.text}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def texts_around(blocks: int, seconds: Sequence[float] | None) -> list[str]:

@@ -60,8 +60,9 @@ class Run:
         return self.model.device
 
     def all_commands(self) -> list[str]:
-        """The commands of this run, the present one last."""
-        return [*self.commands, *([self.command] if self.command else [])]
+        """The commands of this run, the present one last; one that was only resumed is named once."""
+        is_new = self.command and self.command not in self.commands[-1:]
+        return [*self.commands, *([self.command] if is_new else [])]
 
     def state_dict(self) -> dict:
         """What a checkpoint keeps; accelerate asks for it."""

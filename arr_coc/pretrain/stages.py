@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
 from arr_coc.pretrain.data import Batch
+from arr_coc.pretrain.hints import pointed
 from arr_coc.pretrain.labels import ATTRIBUTES
 from arr_coc.pretrain.model import patchify
 from arr_coc.pretrain.packing import Packed
@@ -21,6 +22,7 @@ from arr_coc.scenes.questions import Question
 Scores = dict[str, float]
 
 DENSE_WEIGHT_IN_JOINT = 0.25  # weight of the read-outs' losses, against 1 for the answers
+HINT_WEIGHT = 0.25  # of the losses of hints, the same
 CODE_DROPOUT = 0.06  # this share of the codes shows nothing, as the vision side will err too
 READING = ("tens", "units", "word", "characters")  # what practice with plates reports
 
@@ -95,14 +97,36 @@ def encode_pictures(run: Run, images: torch.Tensor) -> list[torch.Tensor]:
 def question_loss(
     run: Run, batch: Batch, planes: list[torch.Tensor]
 ) -> tuple[torch.Tensor, Scores]:
-    """Cross-entropy of the true answers, every token alike, and the share right per kind."""
+    """Cross-entropy of the true answers, every token alike, and the share right per kind.
+
+    Where the batch has hints, their losses are added, and reported.
+    """
     packed = run.packer.pack(
         batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
     )
     packed = packed.to(run.device)
-    logits = answer_logits(run, packed, planes, "image" if batch.seconds is None else "video")
+    layers = read(run, packed, planes, "image" if batch.seconds is None else "video")
+    logits = predicted(run, packed, layers[-1])
     right = questions_right(logits.argmax(-1) == packed.labels, packed.question_of)
-    return F.cross_entropy(logits, packed.labels), share_by_kind(batch.questions, right)
+    scores = share_by_kind(batch.questions, right)
+    loss = F.cross_entropy(logits, packed.labels)
+    hinted = hint_losses(run, batch, packed, layers)
+    values = {key: value.item() for key, value in hinted.items()}
+    return loss + HINT_WEIGHT * sum(hinted.values()), scores | {"answers": loss.item()} | values
+
+
+def hint_losses(
+    run: Run, batch: Batch, packed: Packed, layers: Sequence[torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The losses of the batch's hints by name; none where it has none."""
+    if batch.hints is None:
+        return {}
+    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid)
+    if asked is None:
+        return {}
+    shown = (packed.input_ids[0] == run.packer.pads["image"]).nonzero()
+    prefix = slice(int(shown[0]), int(shown[-1]) + 1)
+    return run.heads.hints.losses(layers, asked, prefix)
 
 
 def answer_logits(
@@ -112,16 +136,28 @@ def answer_logits(
 
     `modality` is "video" where `planes` are of moments of clips.
     """
+    return predicted(run, packed, read(run, packed, planes, modality)[-1])
+
+
+def read(
+    run: Run, packed: Packed, planes: list[torch.Tensor], modality: str = "image"
+) -> Sequence[torch.Tensor]:
+    """Hidden states `(B, L, D)` before the first layer and after every one, the last normalized."""
     encoded = BaseModelOutputWithDeepstackFeatures(
         pooler_output=(planes[0],), deepstack_features=[(plane,) for plane in planes[1:]]
     )
-    hidden = run.model.model(
+    return run.model.model(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
         layout=packed.layout,
         mm_encoder_outputs={modality: encoded},
         use_cache=False,
-    ).last_hidden_state  # (B, L, D)
+        output_hidden_states=True,
+    ).hidden_states
+
+
+def predicted(run: Run, packed: Packed, hidden: torch.Tensor) -> torch.Tensor:
+    """Logits `(A, vocabulary)` float32 of the last hidden states `(B, L, D)`, where labels are."""
     return run.model.lm_head(hidden[packed.rows, packed.columns]).float()
 
 

@@ -1,0 +1,210 @@
+"""Hints: what the words of a question name in its picture, and where its evidence lies.
+
+What takes several steps to answer was hardly learned from answers alone. So the text side is asked on its
+way through the layers as well: where the thing is that a word names, then what is true of it, then where
+the evidence of the question lies. The read-outs are thrown away with the others (`codes.Heads`).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from arr_coc.pretrain.labels import ATTRIBUTES, thing_classes
+from arr_coc.pretrain.packing import Packed, Packer, prompt_of
+from arr_coc.scenes.canvas import Scene
+from arr_coc.scenes.drawing import Box
+from arr_coc.scenes.questions import Question, Thing
+
+# What is asked of a thing where it is named, among the attributes that visual tokens carry.
+ASKED = ("colour", "tens", "units", "word", "extent", "copies", "left", "above")
+NOTHING_ASKED = -100  # the class that cross-entropy leaves out
+POINTER_WIDTH = 96
+
+
+class Hint(NamedTuple):
+    """One word of a question, or all of it.
+
+    `end`: the character after it in the question's text, None for the whole question; `boxes`: where it
+    is, in shares of the picture's width and height; `classes`: what is true of the thing it names.
+    """
+
+    end: int | None
+    boxes: tuple[Box, ...]
+    classes: dict[str, int]
+
+
+class Named:
+    """The things of a scene that go by a name, or by what is written, that nothing else there has."""
+
+    def __init__(self, scene: Scene, h: int, w: int) -> None:
+        self.scene, self.grid = scene, (h, w)
+        named = [(_called(thing), thing) for thing in scene.objects]
+        names = [name for name, _ in named]
+        self.things = {name: thing for name, thing in named if name and names.count(name) == 1}
+        longest_first = sorted(self.things, key=len, reverse=True)
+        self.pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first)) or '$.'})(?!\w)")
+        self.classes: dict[str, dict[str, int]] = {}
+
+    def hints(self, question: Question) -> list[Hint]:
+        """For every thing that the question names, and for the question where it has evidence."""
+        found = []
+        for match in self.pattern.finditer(question.text.lower()):
+            name = match.group()
+            if name not in self.classes:
+                self.classes[name] = thing_classes(self.things[name], self.scene, *self.grid)
+            boxes = (self._shares(self.things[name].box),)
+            found.append(Hint(match.end(), boxes, self.classes[name]))
+        if question.boxes:
+            found.append(Hint(None, tuple(map(self._shares, question.boxes)), {}))
+        return found
+
+    def _shares(self, box: Box) -> Box:
+        width, height = self.scene.image.size
+        return box[0] / width, box[1] / height, box[2] / width, box[3] / height
+
+
+def _called(thing: Thing) -> str:
+    """What a question calls a thing: its name; a cell of a board, what is written in it."""
+    return (thing.detail if thing.detail_kind == "cell" else thing.name).lower()
+
+
+class HintHeads(nn.Module):
+    """Read-outs of the text side: pointers to visual tokens, and the attributes of what is named."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.thing, self.evidence = Pointer(width), Pointer(width)
+        self.norm = nn.LayerNorm(width)
+        self.read = nn.ModuleDict({key: nn.Linear(width, ATTRIBUTES[key]) for key in ASKED})
+
+    def losses(
+        self, layers: Sequence[torch.Tensor], asked: "Pointed", prefix: slice
+    ) -> dict[str, torch.Tensor]:
+        """Losses by name: where a thing is, what is true of it, and where the evidence lies.
+
+        Args:
+            layers: hidden states `(B, L, D)` before the first and after every layer.
+            asked: of the hints of all questions.
+            prefix: where the visual tokens stand in each sequence.
+        """
+        depth = len(layers) - 1
+        losses = {}
+        named = asked.ends_inside
+        if named.any():
+            first, second = layers[depth // 3], layers[depth // 2]
+            losses["hint_where"] = self.thing(first, asked.only(named), prefix)
+            x = self.norm(second[asked.rows[named], asked.columns[named]])
+            losses["hint_what"] = self._what(x, asked.classes[named])
+        if not named.all():
+            third = layers[2 * depth // 3]
+            losses["hint_evidence"] = self.evidence(third, asked.only(~named), prefix)
+        return losses
+
+    def _what(self, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        """Mean over the attributes of their cross-entropy; `x` (n, D), `classes` (n, attributes)."""
+        losses = [
+            F.cross_entropy(read(x).float(), classes[:, i])
+            for i, read in enumerate(self.read.values())
+            if (classes[:, i] != NOTHING_ASKED).any()
+        ]
+        return torch.stack(losses).mean() if losses else x.new_zeros(())
+
+
+class Pointed(NamedTuple):
+    """The hints of a batch of n: where they stand, where they point, what they say.
+
+    `rows`, `columns` (n,): a hint's token; `ends_inside` (n,): it is of a word; `classes`
+    (n, len(ASKED)); `cells` (boxes, h * w): the visual tokens of each box, `hint_of` (boxes,) whose it is.
+    """
+
+    rows: torch.Tensor
+    columns: torch.Tensor
+    ends_inside: torch.Tensor
+    classes: torch.Tensor
+    cells: torch.Tensor
+    hint_of: torch.Tensor
+
+    def only(self, chosen: torch.Tensor) -> "Pointed":
+        """Those hints that are `chosen` (n,), with their boxes."""
+        boxes = chosen[self.hint_of]
+        number = chosen.cumsum(0) - 1
+        kept = (field[chosen] for field in self[:4])
+        return Pointed(*kept, self.cells[boxes], number[self.hint_of[boxes]])
+
+
+def pointed(
+    packer: Packer,
+    packed: Packed,
+    questions: Sequence[Sequence[Question]],
+    hints: Sequence[Sequence[Sequence[Hint]]],
+    grid: tuple[int, int],
+) -> Pointed | None:
+    """The hints of all questions that `packed` was made of; None where there is none."""
+    firsts = _first_of_each(packed.question_of)
+    asked = [(question, its) for about, of in zip(questions, hints, strict=True)
+             for question, its in zip(about, of, strict=True)]  # fmt: skip
+    rows, columns, words, classes, cells, hint_of = [], [], [], [], [], []
+    for (question, its), label in zip(asked, firsts, strict=True):
+        last = int(packed.columns[label])  # the prompt's last token predicts the answer's first
+        start = last + 1 - len(packer.ids(prompt_of(question)))
+        for hint in its:
+            read = last if hint.end is None else start - 1 + _count(packer, question, hint.end)
+            for box in hint.boxes:
+                cells.append(_cells(box, *grid))
+                hint_of.append(len(rows))
+            rows.append(int(packed.rows[label]))
+            columns.append(read)
+            words.append(hint.end is not None)
+            classes.append([hint.classes.get(key, NOTHING_ASKED) for key in ASKED])
+    if not rows:
+        return None
+    numbers = (torch.tensor(values) for values in (rows, columns, words, classes))
+    device = packed.input_ids.device
+    fields = (*numbers, torch.stack(cells), torch.tensor(hint_of))
+    return Pointed(*(field.to(device) for field in fields))
+
+
+def _first_of_each(question_of: torch.Tensor) -> list[int]:
+    """Where each question's labels begin."""
+    counts = torch.bincount(question_of)
+    return (counts.cumsum(0) - counts).tolist()
+
+
+def _count(packer: Packer, question: Question, end: int) -> int:
+    """Tokens of the question's text up to a character, where a word ends."""
+    return len(packer.ids(question.text[:end]))
+
+
+def _cells(box: Box, h: int, w: int) -> torch.Tensor:
+    """Which of the `h * w` visual tokens have their middle in a box, or hold the box's middle."""
+    inside = torch.zeros(h, w, dtype=torch.bool)
+    left, top, right, bottom = box[0] * w, box[1] * h, box[2] * w, box[3] * h
+    inside[round(top) : round(bottom), round(left) : round(right)] = True
+    row, column = int((top + bottom) / 2), int((left + right) / 2)
+    inside[min(h - 1, max(0, row)), min(w - 1, max(0, column))] = True
+    return inside.flatten()
+
+
+class Pointer(nn.Module):
+    """Scores of a picture's visual tokens, by a text token of the same layer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.query, self.key = nn.Linear(width, POINTER_WIDTH), nn.Linear(width, POINTER_WIDTH)
+
+    def forward(self, hidden: torch.Tensor, asked: Pointed, prefix: slice) -> torch.Tensor:
+        """Mean over boxes of minus the log of the probability that falls into the box.
+
+        `hidden` is `(B, L, D)`.
+        """
+        query = self.query(self.norm(hidden[asked.rows, asked.columns]))
+        keys = self.key(self.norm(hidden[:, prefix]))  # (B, N, POINTER_WIDTH)
+        # The hints are in the order of the pictures.
+        scores = torch.cat([query[asked.rows == row] @ of.T for row, of in enumerate(keys)])
+        log = (scores.float() / POINTER_WIDTH**0.5).log_softmax(-1)[asked.hint_of]  # (boxes, N)
+        return -log.masked_fill(~asked.cells, -torch.inf).logsumexp(-1).mean()
