@@ -1,0 +1,146 @@
+"""Hints: the words of a question stand where their things are, and the read-outs learn to say so."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import arr_coc
+from arr_coc.pretrain import __main__ as pretrain
+from arr_coc.pretrain.data import Batches
+from arr_coc.pretrain.hints import NOTHING_ASKED, Hint, Named, Pointed, Pointer, pointed
+from arr_coc.pretrain.labels import COLOUR_NAMES
+from arr_coc.pretrain.run import begin
+from arr_coc.pretrain.stages import joint_loss
+from arr_coc.pretrain.views import OF_FEWER_THINGS
+from arr_coc.scenes.questions import Question
+from arr_coc.scenes.scene import DEV_SEED, make_scene
+
+BASE = Path(arr_coc.__file__).parent / "bundled" / "base"
+SIDE = 384
+
+
+@pytest.fixture(scope="module")
+def run():
+    words = ["--out", "unused", "--init", str(BASE), "--stages", "joint", "--world", "large"]
+    return begin(pretrain.parse(words))
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return Batches(OF_FEWER_THINGS, tokens=300, steps=4, first_seed=DEV_SEED)[0]
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return make_scene(DEV_SEED, world="large", layouts=["shelves"], size=(SIDE, SIDE))
+
+
+def test_a_hint_tells_the_box_and_the_classes_of_what_is_named(scene):
+    named = Named(scene, 12, 12)
+    name, thing = next((n, t) for n, t in named.things.items() if t.colour and t.detail_kind)
+    evidence = thing.box
+    question = Question(f"Please: how much is the {name.upper()}?", "$5", "price", (evidence,))
+    word, whole = named.hints(question)
+    assert question.text[: word.end].endswith(name.upper())
+    assert word.boxes == whole.boxes == (tuple(side / SIDE for side in thing.box),)
+    assert word.classes["colour"] == COLOUR_NAMES.index(thing.colour)
+    digits = [int(digit) for digit in thing.detail if digit.isdigit()]
+    assert word.classes["tens"] == 1 + digits[0]
+    assert whole.end is None and whole.classes == {}
+
+
+def test_what_has_the_name_of_another_gets_no_hint(scene):
+    name, thing = next(iter(Named(scene, 12, 12).things.items()))
+    twice = replace(scene, objects=(*scene.objects, thing))
+    assert Named(twice, 12, 12).hints(Question(f"where is the {name}?", "left", "where")) == []
+
+
+def test_a_name_within_a_longer_word_is_not_named(scene):
+    name = next(n for n in Named(scene, 12, 12).things if n.isalpha())
+    question = Question(f"what is {name}ish?", "nothing", "where")
+    assert Named(scene, 12, 12).hints(question) == []
+
+
+def test_the_token_of_a_hint_ends_the_word(run, batch):
+    packed = run.packer.pack(batch.questions, *batch.grid)
+    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid)
+    read = packed.input_ids[asked.rows, asked.columns].tolist()
+    hints = [
+        (question, hint)
+        for about, of in zip(batch.questions, batch.hints, strict=True)
+        for question, its in zip(about, of, strict=True)
+        for hint in its
+    ]
+    assert len(hints) == len(read) > 10
+    for (question, hint), token in zip(hints, read, strict=True):
+        if hint.end is None:
+            assert token == run.packer.ids("assistant\n")[-1]
+        else:
+            assert question.text[: hint.end].endswith(run.tokenizer.decode([token]).strip())
+
+
+def test_a_pointer_is_right_where_all_its_probability_is_in_the_box():
+    pointer = Pointer(4)
+    for layer in (pointer.query, pointer.key):
+        torch.nn.init.zeros_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+    cells = torch.tensor([[True, False, False, False], [True, True, False, False]])
+    asked = Pointed(
+        rows=torch.tensor([0, 1]),
+        columns=torch.tensor([5, 6]),
+        ends_inside=torch.tensor([True, True]),
+        classes=torch.full((2, 8), NOTHING_ASKED),
+        cells=cells,
+        hint_of=torch.tensor([0, 1]),
+    )
+    hidden = torch.randn(2, 8, 4)
+    # Without weights all four tokens are alike: a box of one holds a quarter, one of two a half.
+    expected = torch.tensor([0.25, 0.5]).log().neg().mean()
+    assert pointer(hidden, asked, slice(1, 5)).item() == pytest.approx(expected.item())
+
+
+def test_each_hint_looks_at_its_own_picture():
+    pointer = Pointer(16)
+    hidden = torch.randn(2, 8, 16)
+    both = Pointed(
+        torch.tensor([0, 1]),
+        torch.tensor([5, 6]),
+        torch.tensor([True, True]),
+        torch.full((2, 8), NOTHING_ASKED),
+        torch.tensor([[True, False, False, False]] * 2),
+        torch.tensor([0, 1]),
+    )
+    alone = [pointer(hidden, both.only(torch.arange(2) == i), slice(1, 5)) for i in (0, 1)]
+    together = pointer(hidden, both, slice(1, 5))
+    assert together.item() == pytest.approx(sum(alone).item() / 2, abs=1e-5)
+    assert alone[0].item() != pytest.approx(alone[1].item(), abs=1e-3)
+
+
+def test_the_read_outs_learn_from_hints(run, batch):
+    loss, scores = joint_loss(run, batch)
+    loss.backward()
+    assert {"hint_where", "hint_what", "hint_evidence", "answers"} <= set(scores)
+    hints = run.heads.hints
+    for name, parameter in [*hints.thing.named_parameters(), *hints.evidence.named_parameters()]:
+        if name != "key.bias":  # the same for all tokens: it changes no probability
+            assert parameter.grad.any(), name
+    assert any(read.weight.grad is not None for read in hints.read.values())
+
+
+def test_pictures_without_hints_are_asked_all_the_same(run, batch):
+    _, scores = joint_loss(run, batch._replace(hints=None))
+    assert "answers" in scores and not any(name.startswith("hint") for name in scores)
+    none = [[[] for _ in about] for about in batch.questions]
+    _, scores = joint_loss(run, batch._replace(hints=none))
+    assert not any(name.startswith("hint") for name in scores)
+
+
+def test_a_box_smaller_than_a_token_still_has_one(run, batch):
+    point = Hint(None, ((0.999, 0.0, 1.0, 0.001),), {})
+    hints = [[[point] for _ in about] for about in batch.questions]
+    packed = run.packer.pack(batch.questions, *batch.grid)
+    asked = pointed(run.packer, packed, batch.questions, hints, batch.grid)
+    assert (asked.cells.sum(1) == 1).all()
+    assert asked.cells[0].nonzero().item() == batch.grid[1] - 1
