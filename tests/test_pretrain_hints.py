@@ -9,7 +9,17 @@ import torch
 import arr_coc
 from arr_coc.pretrain import __main__ as pretrain
 from arr_coc.pretrain.data import Batches
-from arr_coc.pretrain.hints import NOTHING_ASKED, Hint, Named, Pointed, Pointer, pointed
+from arr_coc.pretrain.hints import (
+    ANSWER,
+    EVIDENCE,
+    NOTHING_ASKED,
+    WORD,
+    Hint,
+    Named,
+    Pointed,
+    Pointer,
+    pointed,
+)
 from arr_coc.pretrain.labels import COLOUR_NAMES
 from arr_coc.pretrain.run import begin
 from arr_coc.pretrain.stages import joint_loss
@@ -48,7 +58,14 @@ def test_a_hint_tells_the_box_and_the_classes_of_what_is_named(scene):
     assert word.classes["colour"] == COLOUR_NAMES.index(thing.colour)
     digits = [int(digit) for digit in thing.detail if digit.isdigit()]
     assert word.classes["tens"] == 1 + digits[0]
-    assert whole.end is None and whole.classes == {}
+    assert (word.of, whole.of) == (WORD, EVIDENCE) and whole.classes == {}
+
+
+def test_the_thing_that_answers_has_a_hint_too(scene):
+    named = Named(scene, 12, 12)
+    name, thing = next(iter(named.things.items()))
+    (hint,) = named.hints(Question("what is leftmost?", name, "leftmost"))
+    assert hint.of == ANSWER and hint.boxes == (tuple(side / SIDE for side in thing.box),)
 
 
 def test_what_has_the_name_of_another_gets_no_hint(scene):
@@ -75,7 +92,7 @@ def test_the_token_of_a_hint_ends_the_word(run, batch):
     ]
     assert len(hints) == len(read) > 10
     for (question, hint), token in zip(hints, read, strict=True):
-        if hint.end is None:
+        if hint.of != WORD:
             assert token == run.packer.ids("assistant\n")[-1]
         else:
             assert question.text[: hint.end].endswith(run.tokenizer.decode([token]).strip())
@@ -90,7 +107,7 @@ def test_a_pointer_is_right_where_all_its_probability_is_in_the_box():
     asked = Pointed(
         rows=torch.tensor([0, 1]),
         columns=torch.tensor([5, 6]),
-        ends_inside=torch.tensor([True, True]),
+        of=torch.tensor([WORD, WORD]),
         classes=torch.full((2, 8), NOTHING_ASKED),
         cells=cells,
         hint_of=torch.tensor([0, 1]),
@@ -107,7 +124,7 @@ def test_each_hint_looks_at_its_own_picture():
     both = Pointed(
         torch.tensor([0, 1]),
         torch.tensor([5, 6]),
-        torch.tensor([True, True]),
+        torch.tensor([WORD, WORD]),
         torch.full((2, 8), NOTHING_ASKED),
         torch.tensor([[True, False, False, False]] * 2),
         torch.tensor([0, 1]),
@@ -121,9 +138,10 @@ def test_each_hint_looks_at_its_own_picture():
 def test_the_read_outs_learn_from_hints(run, batch):
     loss, scores = joint_loss(run, batch)
     loss.backward()
-    assert {"hint_where", "hint_what", "hint_evidence", "answers"} <= set(scores)
+    assert {"hint_word", "hint_what", "hint_evidence", "answers"} <= set(scores)
     hints = run.heads.hints
-    for name, parameter in [*hints.thing.named_parameters(), *hints.evidence.named_parameters()]:
+    pointers = [hints.pointers[of] for of in (WORD, EVIDENCE)]
+    for name, parameter in (pair for pointer in pointers for pair in pointer.named_parameters()):
         if name != "key.bias":  # the same for all tokens: it changes no probability
             assert parameter.grad.any(), name
     assert any(read.weight.grad is not None for read in hints.read.values())
@@ -138,7 +156,7 @@ def test_pictures_without_hints_are_asked_all_the_same(run, batch):
 
 
 def test_a_box_smaller_than_a_token_still_has_one(run, batch):
-    point = Hint(None, ((0.999, 0.0, 1.0, 0.001),), {})
+    point = Hint(EVIDENCE, 0, ((0.999, 0.0, 1.0, 0.001),), {})
     hints = [[[point] for _ in about] for about in batch.questions]
     packed = run.packer.pack(batch.questions, *batch.grid)
     asked = pointed(run.packer, packed, batch.questions, hints, batch.grid)

@@ -2,7 +2,8 @@
 
 What takes several steps to answer was hardly learned from answers alone. So the text side is asked on its
 way through the layers as well: where the thing is that a word names, then what is true of it, then where
-the evidence of the question lies. The read-outs are thrown away with the others (`codes.Heads`).
+the evidence of the question lies, then where the thing is that is the answer. The read-outs are thrown away
+with the others (`codes.Heads`).
 """
 
 import re
@@ -23,16 +24,23 @@ from arr_coc.scenes.questions import Question, Thing
 ASKED = ("colour", "tens", "units", "word", "extent", "copies", "left", "above")
 NOTHING_ASKED = -100  # the class that cross-entropy leaves out
 POINTER_WIDTH = 96
+NAMES = ("word", "evidence", "answer")  # what a hint is of
+WORD, EVIDENCE, ANSWER = range(len(NAMES))
+# After so many layers each is read, where there are as many; `WHAT_AFTER`: what is true of a word's thing.
+# The rest of the layers is left for what is made of it.
+READ_AFTER, WHAT_AFTER = {WORD: 2, EVIDENCE: 4, ANSWER: 6}, 3
 
 
 class Hint(NamedTuple):
-    """One word of a question, or all of it.
+    """One word of a question, its evidence, or the thing that answers it.
 
-    `end`: the character after it in the question's text, None for the whole question; `boxes`: where it
-    is, in shares of the picture's width and height; `classes`: what is true of the thing it names.
+    `of`: `WORD`, `EVIDENCE` or `ANSWER`; `end`: the character after the word in the question's text, its
+    length for the others; `boxes`: where it is, in shares of the picture's width and height; `classes`:
+    what is true of the thing that the word names.
     """
 
-    end: int | None
+    of: int
+    end: int
     boxes: tuple[Box, ...]
     classes: dict[str, int]
 
@@ -50,16 +58,19 @@ class Named:
         self.classes: dict[str, dict[str, int]] = {}
 
     def hints(self, question: Question) -> list[Hint]:
-        """For every thing that the question names, and for the question where it has evidence."""
+        """For every thing that the question names, for its evidence, and for the thing that answers it."""
         found = []
         for match in self.pattern.finditer(question.text.lower()):
             name = match.group()
             if name not in self.classes:
                 self.classes[name] = thing_classes(self.things[name], self.scene, *self.grid)
             boxes = (self._shares(self.things[name].box),)
-            found.append(Hint(match.end(), boxes, self.classes[name]))
+            found.append(Hint(WORD, match.end(), boxes, self.classes[name]))
+        end = len(question.text)
         if question.boxes:
-            found.append(Hint(None, tuple(map(self._shares, question.boxes)), {}))
+            found.append(Hint(EVIDENCE, end, tuple(map(self._shares, question.boxes)), {}))
+        if answer := self.things.get(question.answer.lower()):
+            found.append(Hint(ANSWER, end, (self._shares(answer.box),), {}))
         return found
 
     def _shares(self, box: Box) -> Box:
@@ -77,31 +88,29 @@ class HintHeads(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.thing, self.evidence = Pointer(width), Pointer(width)
+        self.pointers = nn.ModuleList(Pointer(width) for _ in READ_AFTER)
         self.norm = nn.LayerNorm(width)
         self.read = nn.ModuleDict({key: nn.Linear(width, ATTRIBUTES[key]) for key in ASKED})
 
     def losses(
         self, layers: Sequence[torch.Tensor], asked: "Pointed", prefix: slice
     ) -> dict[str, torch.Tensor]:
-        """Losses by name: where a thing is, what is true of it, and where the evidence lies.
+        """Losses by name: where each hint points, and what is true of what is named.
 
         Args:
             layers: hidden states `(B, L, D)` before the first and after every layer.
             asked: of the hints of all questions.
             prefix: where the visual tokens stand in each sequence.
         """
-        depth = len(layers) - 1
-        losses = {}
-        named = asked.ends_inside
-        if named.any():
-            first, second = layers[depth // 3], layers[depth // 2]
-            losses["hint_where"] = self.thing(first, asked.only(named), prefix)
-            x = self.norm(second[asked.rows[named], asked.columns[named]])
+        last, losses = len(layers) - 1, {}
+        for of, pointer in enumerate(self.pointers):
+            if (chosen := asked.of == of).any():
+                hidden = layers[min(READ_AFTER[of], last)]
+                losses[f"hint_{NAMES[of]}"] = pointer(hidden, asked.only(chosen), prefix)
+        if (named := asked.of == WORD).any():
+            hidden = layers[min(WHAT_AFTER, last)]
+            x = self.norm(hidden[asked.rows[named], asked.columns[named]])
             losses["hint_what"] = self._what(x, asked.classes[named])
-        if not named.all():
-            third = layers[2 * depth // 3]
-            losses["hint_evidence"] = self.evidence(third, asked.only(~named), prefix)
         return losses
 
     def _what(self, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
@@ -117,13 +126,13 @@ class HintHeads(nn.Module):
 class Pointed(NamedTuple):
     """The hints of a batch of n: where they stand, where they point, what they say.
 
-    `rows`, `columns` (n,): a hint's token; `ends_inside` (n,): it is of a word; `classes`
-    (n, len(ASKED)); `cells` (boxes, h * w): the visual tokens of each box, `hint_of` (boxes,) whose it is.
+    `rows`, `columns` (n,): a hint's token; `of` (n,): what it is of; `classes` (n, len(ASKED)); `cells`
+    (boxes, h * w): the visual tokens of each box, `hint_of` (boxes,) whose it is.
     """
 
     rows: torch.Tensor
     columns: torch.Tensor
-    ends_inside: torch.Tensor
+    of: torch.Tensor
     classes: torch.Tensor
     cells: torch.Tensor
     hint_of: torch.Tensor
@@ -147,22 +156,22 @@ def pointed(
     firsts = _first_of_each(packed.question_of)
     asked = [(question, its) for about, of in zip(questions, hints, strict=True)
              for question, its in zip(about, of, strict=True)]  # fmt: skip
-    rows, columns, words, classes, cells, hint_of = [], [], [], [], [], []
+    rows, columns, kinds, classes, cells, hint_of = [], [], [], [], [], []
     for (question, its), label in zip(asked, firsts, strict=True):
         last = int(packed.columns[label])  # the prompt's last token predicts the answer's first
         start = last + 1 - len(packer.ids(prompt_of(question)))
         for hint in its:
-            read = last if hint.end is None else start - 1 + _count(packer, question, hint.end)
+            before = len(packer.ids(question.text[: hint.end]))  # tokens up to where the word ends
             for box in hint.boxes:
                 cells.append(_cells(box, *grid))
                 hint_of.append(len(rows))
             rows.append(int(packed.rows[label]))
-            columns.append(read)
-            words.append(hint.end is not None)
+            columns.append(start + before - 1 if hint.of == WORD else last)
+            kinds.append(hint.of)
             classes.append([hint.classes.get(key, NOTHING_ASKED) for key in ASKED])
     if not rows:
         return None
-    numbers = (torch.tensor(values) for values in (rows, columns, words, classes))
+    numbers = (torch.tensor(values) for values in (rows, columns, kinds, classes))
     device = packed.input_ids.device
     fields = (*numbers, torch.stack(cells), torch.tensor(hint_of))
     return Pointed(*(field.to(device) for field in fields))
@@ -172,11 +181,6 @@ def _first_of_each(question_of: torch.Tensor) -> list[int]:
     """Where each question's labels begin."""
     counts = torch.bincount(question_of)
     return (counts.cumsum(0) - counts).tolist()
-
-
-def _count(packer: Packer, question: Question, end: int) -> int:
-    """Tokens of the question's text up to a character, where a word ends."""
-    return len(packer.ids(question.text[:end]))
 
 
 def _cells(box: Box, h: int, w: int) -> torch.Tensor:
