@@ -130,23 +130,27 @@ def _scaled(views: Sequence[View], share: float, **changes: str | float) -> tupl
 
 
 OF_THE_LARGE_WORLD = (
-    _large(0.14, LARGE),
+    _large(0.22, LARGE),
     _large(0.06, LARGE, FULL),
     _large(0.08, MIDDLE),
     _large(0.06, BROAD),
     _large(0.02, HIGH),
     _large(0.06, FULL),
-    _large(0.10, LARGE, kinds=RICHER),
-    _large(0.05, LARGE, kinds=CHARTS),
+    _large(0.14, LARGE, kinds=RICHER),
+    _large(0.08, LARGE, kinds=CHARTS),
     _large(0.06, FULL, kinds=CHARTS),
-    _large(0.03, LARGE, kinds=LINES),
+    _large(0.12, LARGE, kinds=LINES),
     _large(0.12, FULL, kinds=LINES),
+    _large(0.08, LARGE, kinds=PAPERS),
     _large(0.04, MIDDLE, kinds=PAPERS),
+    _large(0.06, LARGE, kinds=PRICES),
     _large(0.05, MIDDLE, kinds=PRICES),
     _large(0.06, FULL, kinds=PRICES),
     _large(0.06, FULL, kinds=COUNTS),
-    _large(0.08, FULL, kinds=PAIRS),
+    _large(0.04, LARGE, kinds=PAIRS),
+    _large(0.06, FULL, kinds=PAIRS),
     _large(0.06, FULL, kinds=RELATIONS),
+    _large(0.06, LARGE, kinds=WRITTEN),
     _large(0.04, MIDDLE, kinds=WRITTEN),
 )
 # The same among few things, where a batch has twice as many pictures and what is looked for is found.
@@ -210,13 +214,13 @@ SMALL_LESSONS = tuple(
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
     *_scaled(VIEWS, 0.16, put_share=PUT_SHARE),
-    *_scaled(LABELLED_VIEWS, 0.12, put_share=PUT_SHARE, hand=ANY),
+    *_scaled(LABELLED_VIEWS, 0.10, put_share=PUT_SHARE, hand=ANY),
     View(0.06, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
     View(0.10, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
-    *_scaled(OF_FEWER_THINGS, 0.22),
-    *_scaled(OF_THE_LARGE_WORLD, 0.40),
+    *_scaled(OF_FEWER_THINGS, 0.18),
+    *_scaled(OF_THE_LARGE_WORLD, 0.60),
     *TOGETHER,
 )
 LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source in LABELLED)
