@@ -33,8 +33,9 @@ Procedural scenes (`arr_coc.scenes`), drawn on the fly from seeds below {dev:,};
 {commands}
 ```
 
-Ordinary training on every visual token; bfloat16 autocast, weights kept in float32, stored here in
-bfloat16. Minutes are wall-clock{where}.
+Training on every visual token, by answers and by read-outs that are thrown away: what each visual token
+shows, and in the text side's middle layers what a question's words name and where its evidence lies.
+bfloat16 autocast, weights kept in float32, stored here in bfloat16. Minutes are wall-clock{where}.
 
 | stage | pictures | minutes |
 |---|---|---|
