@@ -19,6 +19,8 @@ NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
 MOST = 2  # things that are compared
 PER_LESSON = 3  # questions of one lesson about a picture, at most
+# The share of a lesson's questions that is used: what is learned is only kept up.
+SHARES = {"more": 0.2, "attribute": 0.2, "found": 0.5}
 
 
 def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]:
@@ -30,6 +32,7 @@ def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]
         Question(text, answer, f"lesson_{name}")
         for name, lesson in LESSONS.items()
         for text, answer in islice(lesson(rng, asked), PER_LESSON)
+        if rng.random() < SHARES.get(name, 1)
     ]
     return [found[i] for i in rng.permutation(len(found))[:most]]
 

@@ -160,9 +160,9 @@ OF_FEWER_THINGS = (
     _large(0.10, MODEST, kinds=CHARTS),
     _large(0.22, MODEST, kinds=LINES),
     _large(0.06, MODEST, kinds=PAPERS),
-    _large(0.10, MODEST, kinds=PRICES),
+    _large(0.16, MODEST, kinds=PRICES),
     _large(0.06, MODEST, kinds=COUNTS),
-    _large(0.22, MODEST, kinds=PAIRS),
+    _large(0.44, MODEST, kinds=PAIRS),
     _large(0.14, MODEST, kinds=RELATIONS),
     _large(0.06, MODEST, kinds=WRITTEN),
 )
@@ -219,7 +219,7 @@ LARGE_VIEWS = (
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
     View(0.10, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
-    *_scaled(OF_FEWER_THINGS, 0.18),
+    *_scaled(OF_FEWER_THINGS, 0.22),
     *_scaled(OF_THE_LARGE_WORLD, 0.60),
     *TOGETHER,
 )
