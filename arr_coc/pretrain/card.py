@@ -33,16 +33,19 @@ Procedural scenes (`arr_coc.scenes`), drawn on the fly from seeds below {dev:,};
 {commands}
 ```
 
-Training on every visual token, by answers and by read-outs that are thrown away: what each visual token
-shows, and in the text side's middle layers what a question's words name and where its evidence lies.
-bfloat16 autocast, weights kept in float32, stored here in bfloat16. Minutes are wall-clock{where}.
+{taught} bfloat16 autocast, weights kept in float32, stored here in
+bfloat16. Minutes are wall-clock{where}.
 
 | stage | pictures | minutes |
 |---|---|---|
 {stages}
 """
 
-
+# What the weights shipped so far were trained by, and what those of the large world are.
+_PLAINLY = "Ordinary training on every visual token;"
+_HINTED = """\
+Training on every visual token, by answers and by read-outs that are thrown away: what each visual token
+shows, and in the text side's middle layers what a question's words name and where its evidence lies."""
 _SMALL = """128 to
 512 pixels, 16 to 256 visual tokens, several aspect ratios; and the train split of easy-VQA (MIT),
 shown at 128 x 128. No photographs, no other text. The glyphs come from Fluent Emoji High Contrast
@@ -71,11 +74,13 @@ def card(
         f"| {stage} | {facts['pictures'].get(stage, 0):,} | {seconds / 60:.0f} |"
         for stage, seconds in facts["seconds"].items()
     ]
+    is_large = max_tokens > MAX_TOKENS["small"]
     text = _HEAD.format(
         parameters=parameters / 1e6,
         where=facts.get("where", ""),
         dev=scene.DEV_SEED,
-        pictures=_LARGE.format(most=max_tokens) if max_tokens > MAX_TOKENS["small"] else _SMALL,
+        pictures=_LARGE.format(most=max_tokens) if is_large else _SMALL,
+        taught=_HINTED if is_large else _PLAINLY,
         commands="\n".join(facts["commands"]),
         stages="\n".join(rows),
     )
