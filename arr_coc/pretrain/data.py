@@ -37,7 +37,7 @@ QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS = 0.16, 2
 # The share of a kind's questions that is used in the small world, and where the large one is drawn for
 # other kinds: what is plentiful and easy is asked less.
 KIND_SHARES = {"colour": 0.25, "exists": 0.3, "where": 0.25, "leftmost": 0.8, "setting": 0.15}
-KIND_SHARES |= {"attribute": 0.8, "beside": 0.8}
+KIND_SHARES |= {"attribute": 0.6, "beside": 0.6, "board_row": 0.7, "chart_value": 0.5}
 Asked = Question | ClipQuestion
 SEEDS_PER_BATCH = 1024  # more than a batch has pictures: batches share no scene
 # In this share of the scenes small things are as large as in evaluation, in the others they are drawn

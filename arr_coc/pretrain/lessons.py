@@ -20,7 +20,7 @@ NEAR = 30  # a number to compare with is at most so far from the thing's own
 MOST = 2  # things that are compared
 PER_LESSON = 3  # questions of one lesson about a picture, at most
 # The share of a lesson's questions that is used: what is learned is only kept up.
-SHARES = {"more": 0.2, "attribute": 0.2, "found": 0.5}
+SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.15, "found": 0.3, "over": 0.3}
 
 
 def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]:

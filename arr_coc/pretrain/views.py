@@ -208,12 +208,13 @@ SMALL_LESSONS = tuple(
         (0.05, ("chart_highest", "chart_value")),
         (0.04, ("count",)),
         (0.05, ("colour",)),
-        (0.06, ("price",)),
+        (0.04, ("price",)),
+        (0.06, ("cheapest",)),
     )
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.16, put_share=PUT_SHARE),
+    *_scaled(VIEWS, 0.18, put_share=PUT_SHARE),
     *_scaled(LABELLED_VIEWS, 0.10, put_share=PUT_SHARE, hand=ANY),
     View(0.06, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
