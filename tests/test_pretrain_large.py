@@ -107,6 +107,16 @@ def test_the_large_views_show_both_worlds_and_all_hands():
     assert set(richer.RICHER_KINDS) <= asked <= set(large.ALL_KINDS)
 
 
+def test_a_batch_of_glances_at_large_scenes_holds_few_of_them_and_says_where_evidence_lies():
+    view = next(v for v in views.AS_GLANCED if v.canvas == (1024, 1024))
+    drawn = Batches([view], tokens=1024, steps=1, first_seed=FIRST_SEED)[0]
+    width, height = view.size
+    assert drawn.images.shape == (view.pictures, height, width, 3)
+    assert view.pictures < 1024 * CELL**2 // (width * height)
+    assert all(any(hint.boxes for of in about for hint in of) for about in drawn.hints)
+    assert set(views.AS_GLANCED) <= set(JOINT)
+
+
 def test_what_is_drawn_for_a_kind_is_asked_all_else_too():
     how = {"size": (512, 512), "world": "large", "kinds": ["same_colour"], "hand": hands.ANY}
     for seed in range(3):

@@ -111,6 +111,8 @@ class Batches(Dataset):
         view = self._view(step)
         pixels = view.size[0] * view.size[1] * view.blocks
         count = max(1, self.tokens * CELL**2 // pixels)
+        if view.pictures is not None:
+            count = min(count, view.pictures)
         number = step * self.world + self.rank
         rng = np.random.default_rng((self.first_seed, number, 1))
         extra: Sequence[list[Question]] = [[]] * count

@@ -25,7 +25,8 @@ class View:
     scenes are asked; with `besides`, in the large world alone, they are drawn for these and asked all
     else too. `hand` names who draws them: one of `TRAINING_HANDS`, or `ANY` of these. `world` is one of
     `scene.WORLDS`. Each picture is asked at most `most_questions`, of which at most `lessons` are for
-    practice alone, and a share of `put_share` is put as people put them (`asking`).
+    practice alone, and a share of `put_share` is put as people put them (`asking`). `pictures`: a batch has
+    at most so many, where drawing them takes longer than looking at them; None for as many as fit.
     """
 
     share: float
@@ -40,6 +41,7 @@ class View:
     blocks: int = 1
     besides: bool = False
     lessons: int = 0
+    pictures: int | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for a hand that is not for training, or an unknown world."""
@@ -168,6 +170,22 @@ OF_FEWER_THINGS = (
 )
 
 
+# Large scenes as a glance sees them: what it must find is smaller than its tokens, the rest of the scene
+# says where it is.
+AS_GLANCED = tuple(
+    replace(_large(share, canvas, size), pictures=6, lessons=0)
+    for share, canvas, size in (
+        (0.05, LARGE, SMALL),
+        (0.03, LARGE, (224, 224)),
+        (0.02, LARGE, (320, 320)),
+        (0.01, BROAD, (320, 192)),
+        (0.01, HIGH, (192, 320)),
+        (0.02, MIDDLE, (192, 192)),
+        (0.02, FULL, (192, 192)),
+    )
+)
+
+
 def _together(
     share: float,
     source: str,
@@ -214,7 +232,7 @@ SMALL_LESSONS = tuple(
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.18, put_share=PUT_SHARE),
+    *_scaled(VIEWS, 0.20, put_share=PUT_SHARE),
     *_scaled(LABELLED_VIEWS, 0.10, put_share=PUT_SHARE, hand=ANY),
     View(0.06, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
@@ -222,6 +240,7 @@ LARGE_VIEWS = (
     *SMALL_LESSONS,
     *_scaled(OF_FEWER_THINGS, 0.22),
     *_scaled(OF_THE_LARGE_WORLD, 0.60),
+    *AS_GLANCED,
     *TOGETHER,
 )
 LABELLED_LARGE_VIEWS = tuple(view for view in LARGE_VIEWS if view.source in LABELLED)
