@@ -217,6 +217,42 @@ def test_what_is_left_of_the_distance_is_that_of_the_features(bundled, samples):
     assert not torch.allclose(farther[hard], far[hard])
 
 
+def test_without_answers_the_decision_learns_the_same_from_boxes_and_words(
+    bundled, samples, monkeypatch
+):
+    asked = learner(bundled)
+    with torch.no_grad():
+        expected = asked.losses(gather(bundled, samples))
+    monkeypatch.setattr(frozen, "encode_full", None)
+    torch.manual_seed(0)
+    parts = components.for_base(
+        bundled.model.config, bundled.attention_layers, list(ALL_PARTS), glances=True
+    )
+    module = Learner(bundled, parts, answers=False)
+    module.watching = True
+    found = module.losses(gather(bundled, samples, answers=False))
+    assert set(found) == set(expected) - {"answer", "mended", "distil"}
+    assert all(torch.allclose(found[name], expected[name]) for name in found)
+    module(samples)["loss"].backward()
+    reached = {n.split(".")[1] for n, p in module.named_parameters() if p.grad is not None}
+    assert reached == set(ALL_PARTS) - {"adapter"}
+    assert module.notes["decision"]["said"] is None
+    assert not {"features", "logits"} & set(module.notes["stages"])
+
+
+def test_without_answers_pictures_without_boxes_are_still_looked_at(bundled, samples):
+    bare = [replace(q, boxes=(), is_located=False) for q in samples[0].questions]
+    sample = replace(samples[0], questions=tuple(bare))
+    groups = [gather(bundled, [sample], answers=answers) for answers in (True, False)]
+    assert torch.equal(*(group.evidence for group in groups)) and groups[0].evidence.any()
+
+
+def test_what_only_mends_is_not_trained_without_answers(capsys):
+    with pytest.raises(SystemExit):
+        train.parse(["--out", "x", "--parts", "adapter", "--no-answers"])
+    assert "--no-answers trains no adapter" in capsys.readouterr().err
+
+
 def test_noise_changes_with_the_epoch(bundled, samples):
     module, losses = learner(bundled), []
     for epoch in (0, 0, 1):

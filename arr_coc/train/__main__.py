@@ -114,7 +114,9 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
         parts.context = settings.context or parts.context
     passes = Passes(settings.chunk, settings.recompute)
     budgets, labels = settings.budgets, settings.labels
-    learner = Learner(host, parts.to(device), settings.seed, budgets, passes, labels)
+    learner = Learner(
+        host, parts.to(device), settings.seed, budgets, passes, labels, settings.answers
+    )
     learner.people = settings.people and People.read(settings.people)
     return learner
 

@@ -161,7 +161,7 @@ class Group:
     questions: list[TrainingQuestion]  # B
     picture_of: list[int]  # B, index of each question's picture
     pictures: list[Picture]  # P
-    full_tokens: list[TokenSet]  # P, the full encoder's
+    full_tokens: list[TokenSet]  # P, the full encoder's; none where nothing asks for them
     glance_tokens: list[TokenSet]  # P, the low-resolution pass's
     contexts: list[EncoderContext | None]  # P, the keys and values of the low-resolution pass
     prompts: list[Prompt]  # B
@@ -189,17 +189,21 @@ class Group:
 
 
 @torch.no_grad()
-def gather(host: ARRCOCQwen, samples: list[Sample], context: str = "cells") -> Group:
+def gather(
+    host: ARRCOCQwen, samples: list[Sample], context: str = "cells", *, answers: bool = True
+) -> Group:
     """Run the frozen passes for samples whose pictures have one grid.
 
     `context` is what kept cells will be encoded with; the glance and the maps are those that go with it.
+    Without `answers`, pictures all of whose questions have boxes are not encoded in full.
     """
     pictures = [host.picture(s.image) for s in samples]
     grid = pictures[0].grid
     picture_of = [p for p, sample in enumerate(samples) for _ in sample.questions]
     questions = [question for sample in samples for question in sample.questions]
     prompts = [host.prompt(pictures[p], q.text) for p, q in zip(picture_of, questions)]
-    full_tokens = encode_full(host, pictures)
+    unboxed = [not q.boxes and not q.is_located for q in questions]
+    full_tokens = encode_full(host, pictures) if answers or any(unboxed) else []
     small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures, context)))
     shown = [small_tokens[p] for p in picture_of]
     glances = readings(host, prompts, shown, _glance_grid(pictures[0], context))
@@ -207,7 +211,6 @@ def gather(host: ARRCOCQwen, samples: list[Sample], context: str = "cells") -> G
         evidence(q.boxes, samples[p].image.size, grid) for p, q in zip(picture_of, questions)
     ]
     wanted = torch.stack(covered).flatten(1).to(host.device)  # (B, N)
-    unboxed = [not q.boxes and not q.is_located for q in questions]
     # Where nobody drew boxes, the base's own attention at full resolution says where to look.
     if rows := [row for row, unknown in enumerate(unboxed) if unknown]:
         tokens = [full_tokens[picture_of[row]] for row in rows]

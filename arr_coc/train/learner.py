@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from arr_coc.components import Components
+from arr_coc.components import ENCODING_PARTS, Components
 from arr_coc.qwen import finite
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import relaxation
@@ -43,10 +43,12 @@ class Learner(nn.Module):
         budgets: Sequence[float] = SHARES,
         passes: Passes = Passes(),
         labels: str = LABELS[0],
+        answers: bool = True,
     ) -> None:
         """`seed` keys the noise; `budgets` are shares of an image's tokens, of which each question is
         given one, drawn evenly; `passes` says how many questions the base is asked at a time,
-        `labels` (one of `data.LABELS`) where questions without boxes should look.
+        `labels` (one of `data.LABELS`) where questions without boxes should look. Without `answers` it is
+        asked nothing: the decision is learned from boxes and words, and what mends encodings stays.
         """
         super().__init__()
         self.parts = parts
@@ -54,6 +56,11 @@ class Learner(nn.Module):
         self._base = [host.with_policies({"training": parts})]
         host.model.requires_grad_(False)
         self.seed, self.budgets, self.asking, self.labels = seed, budgets, passes, labels
+        self.answers = answers
+        if not answers:
+            for name in ENCODING_PARTS:
+                if part := getattr(parts, name):
+                    part.requires_grad_(False)
         self.people: People | None = None  # what visitors said of maps
         self.epoch, self.watching = 0, False
         # For the log: each loss, summed over the forward passes since the last entry.
@@ -85,7 +92,7 @@ class Learner(nn.Module):
         sums: dict[str, float] = defaultdict(float)
         weighted, count = [], 0
         for (stage, _), members in together.items():
-            group = gather(self.host, members, self.parts.context)
+            group = gather(self.host, members, self.parts.context, answers=self.answers)
             if self.labels == "crops":
                 relabel(self.host, group)
             count += len(group.questions)
@@ -112,7 +119,7 @@ class Learner(nn.Module):
         decision = decide(self.parts, group, random, budgets)
         losses = question_losses(
             self.host, self.parts, group, decision,
-            epoch=self.epoch, passes=self.asking, people=self.people,
+            epoch=self.epoch, passes=self.asking, people=self.people, answers=self.answers,
         )  # fmt: skip
         if self.watching:
             self.notes = notes(self.host, group, decision, losses.observed)
@@ -128,15 +135,21 @@ def notes(
 ) -> dict[str, Any]:
     """Statistics at the stage borders, tokens by kind, and the decision of the first question.
 
-    `observed` is that of `QuestionLosses`.
+    `observed` is that of `QuestionLosses`; nothing was said where the base was not asked.
     """
     stages = {
         "texture": group.textures, "propositional": group.propositional,
         "perspectival": decision.perspectival, "participatory": decision.participatory,
         "embedding": group.embedding, "relevance": decision.relevance,
         "shares": decision.shares, "tensions": decision.tensions,
-        "features": group.full_tokens[0].features, "attention": group.glances.attention, **observed,
+        "attention": group.glances.attention, **observed,
     }  # fmt: skip
+    if group.full_tokens:
+        stages["features"] = group.full_tokens[0].features
+    said = None
+    if "logits" in observed:
+        # The likeliest token at each place of the truth, what stands before it being given.
+        said = host.tokenizer.decode(observed["logits"].argmax(-1), skip_special_tokens=True)
     kept = relaxation.hard_allocation(decision.scores[:1], decision.budget[:1], decision.even[:1])[
         0
     ]
@@ -153,8 +166,7 @@ def notes(
             "sample": group.samples[0].number,
             "question": question.question,
             "truth": question.answer,
-            # The likeliest token at each place of the truth, what stands before it being given.
-            "said": host.tokenizer.decode(observed["logits"].argmax(-1), skip_special_tokens=True),
+            "said": said,
             "kind": question.kind,
             "tensions": [round(t, 4) for t in decision.tensions[0].tolist()],
             "budget": int(decision.budget[0]),

@@ -49,7 +49,8 @@ class QuestionLosses:
     Attributes:
         values: by name, `(B,)`, 0 for questions to which a loss does not apply.
         observed: for the log: `logits` of the first question's answer, and of the first question with
-            a hard selection the `kept` tokens' features before and after (`adapted`) the adapter.
+            a hard selection the `kept` tokens' features before and after (`adapted`) the adapter; empty
+            where the base was not asked.
     """
 
     values: dict[str, Tensor]
@@ -65,6 +66,7 @@ def question_losses(
     epoch: int = 0,
     passes: Passes = Passes(),
     people: People | None = None,
+    answers: bool = True,
 ) -> QuestionLosses:
     """Every loss that reaches a part which is trained.
 
@@ -76,6 +78,7 @@ def question_losses(
         epoch: turns the questions between the soft and the hard way of asking.
         passes: how many questions are asked at a time.
         people: what visitors said of maps, which goes before what words suggest.
+        answers: whether the base is asked; otherwise there are the losses of the decision alone.
     """
     trains_decision = any(
         parameter.requires_grad
@@ -83,25 +86,27 @@ def question_losses(
         if name.split(".")[0] not in ENCODING_PARTS
     )
     losses = decision_losses(host, parts, group, decision, people) if trains_decision else {}
+    if not answers:
+        return QuestionLosses(losses, {})
     mends = any(getattr(parts, name) is not None for name in ENCODING_PARTS)
     hard = hard_rows(group, epoch=epoch, mends=mends, trains_decision=trains_decision)
     soft = [row for row in range(len(group.questions)) if row not in set(hard)]
-    answers = _Answers(host, group, passes)
+    asked = _Answers(host, group, passes)
     tokens, shares = soft_selection(group, decision, soft)
-    losses["answer"] = _placed(answers.losses(soft, tokens, shares), soft, group)
+    losses["answer"] = _placed(asked.losses(soft, tokens, shares), soft, group)
     observed = {}
     if hard:
         selection = hard_selection(host, parts, group, decision, hard)
         # From an answer that the kept places do not hold they would learn to guess.
         learnable = is_answered(host, group, hard, selection.full)
         adapted = detached_unless(learnable, selection.adapted)
-        mended = answers.losses(hard, adapted, selection.shares)
+        mended = asked.losses(hard, adapted, selection.shares)
         losses["mended"] = _placed(mended, hard, group)
         remaining = remaining_distance(selection.partial, selection.adapted, selection.full)
         losses["distil"] = _placed(remaining, hard, group)
         observed["kept"] = selection.partial[0].features.detach()
         observed["adapted"] = selection.adapted[0].features.detach()
-    observed["logits"] = answers.first
+    observed["logits"] = asked.first
     return QuestionLosses(losses, observed)
 
 
