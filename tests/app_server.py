@@ -1,8 +1,8 @@
 """Real servers for the tests: `python app.py` on the bundled base, on loopback.
 
-`server()` is the one that most tests share; its examples are some of the committed ones, recorded anew
-by the command itself. `held_server()` is the same with a model that waits where a test wants it to.
-`start` begins another, for `tests.fuzz` and `tests.load`.
+`server()` is the one that most tests share; its examples are drawn here, whatever the committed cards
+show, and recorded by the command itself. `held_server()` is the same with a model that waits where a test
+wants it to. `start` begins another, for `tests.fuzz` and `tests.load`.
 """
 
 import atexit
@@ -23,10 +23,19 @@ from typing import IO
 
 import httpx
 
+from arr_coc.scenes.scene import make_scene
+
 ROOT = Path(__file__).parent.parent
 START_TIMEOUT_S = 180
 BUNDLED_EXAMPLES = ROOT / "examples" / "bundled"
-RECORDED = 3  # examples; each takes a second or two
+# Cards on development scenes of the small world, 512 x 512: 256 visual tokens. Each takes a second or two.
+# The first picture has two questions: their things can be asked on it.
+CARDS = (
+    ("01-number.jpg", 900_009_038, "What is the number on the shirt?", "99", [320, 185, 440, 330]),
+    ("01-number.jpg", 900_009_038, "What colour is the bell?", "black", [0, 340, 75, 430]),
+    ("02-emblem-colour.jpg", 900_009_053, "The emblem on the door is what colour?", "white",
+     [210, 303, 232, 325]),
+)  # fmt: skip
 OTHER_SHARE = 0.05  # that they are recorded at besides the usual one
 
 
@@ -42,14 +51,17 @@ class Server:
 
 @cache
 def recorded_examples() -> Path:
-    """A folder with the first committed examples and fresh recordings of them, made once."""
+    """A folder with `CARDS` and fresh recordings of them, made once."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    entries = json.loads((BUNDLED_EXAMPLES / "examples.json").read_text())[:RECORDED]
-    for entry in entries:
-        shutil.copy(BUNDLED_EXAMPLES / entry["file"], folder)
-    # The first picture has two questions: their things can be asked on it.
-    entries[0]["boxes"], entries[1]["boxes"] = [[320, 185, 440, 330]], [[0, 340, 75, 430]]
+    entries = []
+    for file, seed, question, answer, box in CARDS:
+        make_scene(seed).image.save(folder / file, quality=92)
+        entries.append({"file": file, "question": question, "answer": answer, "boxes": [box]})
+    # The second question about a picture is not a card of its own.
+    entries[0] |= {"group": "detail", "note": "A two-digit number on a small plate."}
+    entries[1] |= {"sibling": True}
+    entries[2] |= {"group": "detail", "note": "An emblem smaller than one visual token."}
     (folder / "examples.json").write_text(json.dumps(entries))
     command = [sys.executable, "-m", "arr_coc.record", "--examples", folder, "--repetitions", "2"]
     command += ["--shares", str(OTHER_SHARE)]

@@ -19,6 +19,7 @@ from huggingface_hub import HfApi, constants, metadata_load
 
 from arr_coc.balancing import TensionPolicy
 from arr_coc.components import Components
+from arr_coc.digests import weights_files
 from arr_coc.evaluate import __main__ as evaluate
 from arr_coc.evaluate import store
 from arr_coc.evaluate import summary as evaluate_summary
@@ -334,7 +335,8 @@ def test_a_space_gets_the_torch_of_its_hardware_and_nothing_it_does_not_need(har
     assert [line for line in ours if line not in lines] == ["torch>=2.8,<2.14"]
     major, minor, _ = map(int, hub_files.TORCH[hardware].split("."))
     assert (2, 8) <= (major, minor) < (2, 14)
-    for name in ("README.md", "app.py", "arr_coc/bundled/base/model.safetensors", "docs/page.png"):
+    weights = [f"arr_coc/bundled/base/{file.name}" for file in weights_files(loading.BUNDLED_BASE)]
+    for name in ("README.md", "app.py", *weights, "docs/page.png"):
         assert name in files
     for name in files:
         assert not re.search(r"(^|/)(\.|__pycache__|tests/)|\.py[ci]$|rows\.parquet$", name), name

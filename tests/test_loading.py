@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from arr_coc import components
+from arr_coc import components, digests
 from arr_coc.balancing import TensionPolicy
 from arr_coc.config import Config
 from arr_coc.qwen import loading
@@ -224,11 +224,13 @@ def test_a_pickle_beside_the_config_is_named_and_not_read(tmp_path):
 def test_a_base_that_cannot_be_read_is_said_plainly(tmp_path, case):
     folder = tmp_path / "base"
     shutil.copytree(loading.BUNDLED_BASE, folder)
-    weights = folder / "model.safetensors"
-    if case == "truncated":
-        weights.write_bytes(weights.read_bytes()[:100_000])
-    else:
-        weights.rename(folder / "pytorch_model.bin")
+    for file in digests.weights_files(folder):
+        if case == "truncated":
+            file.write_bytes(file.read_bytes()[:100_000])
+        else:
+            file.rename(folder / "pytorch_model.bin")
+    if case == "pickle":
+        (folder / digests.INDEX).unlink(missing_ok=True)
     with pytest.raises(ValueError, match=r"base '.*base' cannot be read: \S") as raised:
         loading.load_base(folder)
     assert "\n" not in str(raised.value)

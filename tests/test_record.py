@@ -6,9 +6,9 @@ import shutil
 import pytest
 from app_server import BUNDLED_EXAMPLES, OTHER_SHARE, recorded_examples
 
-from arr_coc import record
-from arr_coc.digests import of_file as digest
+from arr_coc import digests, record
 from arr_coc.page import board, frame, results
+from arr_coc.scoring import score_exact
 from arr_coc.service.looks import ComparisonResult, empty_look
 from arr_coc.service.recordings import ROOT, About, Recording, at_share, find, load
 
@@ -106,18 +106,26 @@ def test_what_is_committed_is_current():
     if about is None:
         return
     for key, name in (("base_sha256", "base"), ("weights_sha256", "arr-coc")):
-        weights = ROOT / "arr_coc" / "bundled" / name / "model.safetensors"
-        assert about[key] == digest(weights), f"run {about['command']}"
+        weights = digests.of_weights(ROOT / "arr_coc" / "bundled" / name)
+        assert about[key] == weights, f"run {about['command']}"
     for card in frame.load_examples(BUNDLED_EXAMPLES):
         assert find(recordings, card.path, card.question), card.path.name
 
 
-def test_a_card_shows_what_focusing_loses():
+def test_cards_show_what_their_group_says():
+    """Details, the first of which shrinking loses, whole scenes that it keeps, and what focusing loses."""
     _, recordings = load(BUNDLED_EXAMPLES)
-    card = next(c for c in frame.load_examples(BUNDLED_EXAMPLES) if c.path.name == "10-lost.jpg")
-    result = find(recordings, card.path, card.question)["result"]
-    said = {look: result[look]["text"] for look in ("full", "focused")}
-    assert said == {"full": "$65", "focused": "$31"}, "another card, or another note"
+    cards = [card for card in frame.load_examples(BUNDLED_EXAMPLES) if not card.is_sibling]
+    right = {"detail": (True, True), "whole": (True, True, True), "fails": (True, False)}
+    shown = {}
+    for card in cards:
+        result = find(recordings, card.path, card.question)["result"]
+        said = [score_exact(result[look]["text"], card.answer) for look in record.LOOKS]
+        if not card.expected_failure:
+            wanted = right[card.group]
+            assert tuple(map(bool, said[: len(wanted)])) == wanted, card.path.name
+            shown.setdefault(card.group, said)
+    assert set(shown) == set(right) and not shown["detail"][record.LOOKS.index("shrunk")]
 
 
 def test_arguments_are_checked(tmp_path, capsys):
