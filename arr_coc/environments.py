@@ -75,6 +75,7 @@ def set_up(
     Raises:
         ValueError: for a step that fails.
     """
+    at = at.absolute()  # the last command runs in it
     python = at / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(at)], check=True)

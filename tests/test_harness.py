@@ -406,6 +406,15 @@ def test_an_environment_whose_step_fails_says_which(tmp_path):
         harness_environment.main(["--at", str(tmp_path)])
 
 
+def test_an_environment_may_be_named_from_where_one_stands(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path.parent)
+    at = Path(tmp_path.name)
+    found = environments.set_up(at, "gpu", lambda pip, device: [], group="of nobody", names=())
+    assert found == {"plugins": []}
+
+
 # --- what was proved ---
 
 
