@@ -20,8 +20,8 @@ NAME = "packed"
 class Layout(NamedTuple):
     """Where the questions stand in B sequences of length L that begin with the same P tokens.
 
-    `prefix` is P. `tokens` (B, Q, T): for question q its tokens' places in the sequence, up to T, the last
-    place of the sequence where it has fewer or there is no such question. `places` (B, L - P): where in the
+    `prefix` is P. `tokens` (B, Q, T): for question q its tokens' places after the prefix, up to T, the last
+    place where it has fewer or there is no such question. `places` (B, L - P): where in the
     Q * T of these each token after the prefix is found, 0 for padding, whose result nobody reads.
     """
 
@@ -38,12 +38,12 @@ def layout_of(prefix: int, lengths: Sequence[Sequence[int]], length: int) -> Lay
     """The layout of sequences of `length`: for each its questions' `lengths`, one behind the other."""
     most = max(len(row) for row in lengths)
     longest = max(max(row, default=0) for row in lengths)
-    tokens = torch.full((len(lengths), most, longest), length - 1)
+    tokens = torch.full((len(lengths), most, longest), length - prefix - 1)
     places = torch.zeros(len(lengths), length - prefix, dtype=torch.long)
     for row, its in enumerate(lengths):
         start = 0
         for number, count in enumerate(its):
-            tokens[row, number, :count] = torch.arange(prefix + start, prefix + start + count)
+            tokens[row, number, :count] = torch.arange(start, start + count)
             first = number * longest
             places[row, start : start + count] = torch.arange(first, first + count)
             start += count
@@ -78,36 +78,37 @@ def _attend(
     head = F.scaled_dot_product_attention(
         *(states.float() for states in shared), is_causal=True, scale=scale
     ).to(query.dtype)
-    own = [_by_question(states, layout.tokens) for states in (query, key, value)]
-    tail = _attend_questions(own, shared[1], shared[2], scale)
-    return torch.cat([head.transpose(1, 2), _in_sequence(tail, layout.places)], 1), None
+    own = [states[:, :, prefix:] for states in (query * scale, key, value)]
+    tail = _attend_questions(own, shared[1], shared[2], layout)
+    return torch.cat([head, tail], 2).transpose(1, 2), None
 
 
-def _attend_questions(own: Sequence[Tensor], key: Tensor, value: Tensor, scale: float) -> Tensor:
-    """Each question to the prefix's `key` and `value` (B, H, P, D), and to itself up to each token.
+def _attend_questions(own: Sequence[Tensor], key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+    """Each question to the prefix's `key` and `value`, and to itself up to each token: `(B, H, L - P, D)`.
 
-    `own` are the questions' queries, keys and values (B, Q, H, T, D), what comes back is alike. One softmax
-    over both, by plain products: the fused kernels are made for longer sequences.
+    `own` are the questions' queries, scaled, keys and values. One softmax over both, by plain products: the
+    fused kernels are made for longer sequences. A question is as long as the longest only where it is
+    multiplied with itself; with the prefix, most of the work, each token is multiplied once.
     """
-    batch, questions, heads, most, width = own[0].shape
-    queries = own[0] * scale
-    to_prefix = _all_of_a_picture(queries) @ key.transpose(-1, -2)  # (B, H, Q * T, P)
-    to_prefix = to_prefix.view(batch, heads, questions, most, -1).transpose(1, 2)
-    later = torch.ones(most, most, dtype=torch.bool, device=key.device).triu(1)
-    to_own = (queries @ own[1].transpose(-1, -2)).masked_fill(later, -torch.inf)
-    weights = torch.cat([to_prefix, to_own], -1).softmax(-1)  # (B, Q, H, T, P + T)
-    on_prefix, on_own = weights.split([key.shape[2], most], -1)
-    seen = _all_of_a_picture(on_prefix) @ value
-    return seen.view(batch, heads, questions, most, width).transpose(1, 2) + on_own @ own[2]
+    query, own_key, own_value = (_by_question(states, layout.tokens) for states in own)
+    to_own = _in_sequence(query @ own_key.transpose(-1, -2), layout.places)  # (B, H, L - P, T)
+    to_own = to_own.masked_fill(_later(layout)[:, None], -torch.inf)
+    to_prefix = own[0] @ key.transpose(-1, -2)  # (B, H, L - P, P)
+    weights = torch.cat([to_prefix, to_own], -1).softmax(-1).to(value.dtype)
+    on_prefix, on_own = weights.split([key.shape[2], to_own.shape[-1]], -1)
+    seen = _by_question(on_own, layout.tokens) @ own_value  # (B, Q, H, T, D)
+    return on_prefix @ value + _in_sequence(seen, layout.places)
 
 
-def _all_of_a_picture(states: Tensor) -> Tensor:
-    """`(B, Q, H, T, X)` -> `(B, H, Q * T, X)`: a picture's questions share its keys."""
-    return states.transpose(1, 2).flatten(2, 3)
+def _later(layout: Layout) -> Tensor:
+    """`(B, L - P, T)`: which of its question's tokens come after each token."""
+    most = layout.tokens.shape[-1]
+    within = layout.places % most  # the token's number in its question
+    return torch.arange(most, device=within.device) > within[..., None]
 
 
 def _by_question(states: Tensor, tokens: Tensor) -> Tensor:
-    """`(B, H, L, D)` -> each question's own, `(B, Q, H, T, D)`."""
+    """`(B, H, L, X)` -> each question's own, `(B, Q, H, T, X)`; `tokens` (B, Q, T) are places in L."""
     heads, length, width = states.shape[1:]
     first = torch.arange(len(tokens), device=states.device)[:, None, None] * length
     rows = states.transpose(1, 2).reshape(-1, heads * width)
@@ -116,10 +117,10 @@ def _by_question(states: Tensor, tokens: Tensor) -> Tensor:
     return picked.view(*tokens.shape, heads, width).transpose(2, 3)
 
 
-def _in_sequence(tail: Tensor, places: Tensor) -> Tensor:
-    """`(B, Q, H, T, D)` -> in the order of the sequences, `(B, L - P, H, D)`."""
-    batch, questions, heads, most, width = tail.shape
-    first = torch.arange(batch, device=tail.device)[:, None] * questions * most
-    rows = tail.transpose(2, 3).reshape(-1, heads * width)
+def _in_sequence(states: Tensor, places: Tensor) -> Tensor:
+    """`(B, Q, H, T, X)` -> in the order of the sequences, `(B, H, L - P, X)`."""
+    batch, questions, heads, most, width = states.shape
+    first = torch.arange(batch, device=states.device)[:, None] * questions * most
+    rows = states.transpose(2, 3).reshape(-1, heads * width)
     found = rows.index_select(0, (places + first).flatten())
-    return found.view(*places.shape, heads, width)
+    return found.view(*places.shape, heads, width).transpose(1, 2)

@@ -161,9 +161,9 @@ OF_FEWER_THINGS = (
     _large(0.12, MODEST, kinds=RICHER),
     _large(0.10, MODEST, kinds=CHARTS),
     _large(0.22, MODEST, kinds=LINES),
-    _large(0.06, MODEST, kinds=PAPERS),
+    _large(0.12, MODEST, kinds=PAPERS),
     _large(0.16, MODEST, kinds=PRICES),
-    _large(0.06, MODEST, kinds=COUNTS),
+    _large(0.12, MODEST, kinds=COUNTS),
     _large(0.44, MODEST, kinds=PAIRS),
     _large(0.14, MODEST, kinds=RELATIONS),
     _large(0.06, MODEST, kinds=WRITTEN),
@@ -211,8 +211,8 @@ def _together(
 TIME_KINDS = tuple(kind for kind in CLIP_KINDS if kind not in STILL_KINDS)
 # Few moments to many.
 TOGETHER = (
-    _together(0.04, "clips", 4, (192, 192), TIME_KINDS),
-    _together(0.03, "clips", 8, SMALL, TIME_KINDS),
+    _together(0.08, "clips", 4, (192, 192), TIME_KINDS),
+    _together(0.06, "clips", 8, SMALL, TIME_KINDS),
     _together(0.02, "clips", 8),
     _together(0.01, "clips", 16),
     _together(0.04, "several", 3),
