@@ -9,7 +9,7 @@ import pytest
 from arr_coc.benchmark import __main__ as command
 from arr_coc.benchmark import report as reporting
 from arr_coc.benchmark import timing
-from arr_coc.benchmark.cases import CASES, LARGE, SHIPPED, Case, cases
+from arr_coc.benchmark.cases import CASES, LARGE, SHIPPED, Case, cases, image_of
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +144,12 @@ def test_a_clip_s_text_counts_in_the_cache_and_one_too_large_is_refused(tiny):
     assert row["kv_cache_bytes"] == timing.kv_bytes_per_token(tiny.model) * length
     with pytest.raises(ValueError, match="budget 512 exceeds the image's 242 tokens"):
         timing.run_case(tiny, Case("stock", 512, 512, 1))
+
+
+def test_a_base_that_shrinks_the_picture_is_not_timed_for_it(bundled):
+    shown = bundled.picture(image_of(4096, 32)).tokens
+    with pytest.raises(ValueError, match=f"of 4096 visual tokens is seen in {shown} by this base"):
+        timing.run_case(bundled, Case("stock", 4096, 4096))
 
 
 def test_bad_shares_are_refused():

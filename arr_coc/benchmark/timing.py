@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from arr_coc.benchmark.cases import QUESTION, Case
 from arr_coc.peers.clock import timed
+from arr_coc.peers.names import STOCK
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.model import ARRCOCQwen
 
@@ -22,6 +23,7 @@ def run_case(host: ARRCOCQwen, case: Case) -> Row:
 
     Raises:
         RuntimeError: where ARR-COC fell back: that would be the time of something else.
+        ValueError: where the base sees the picture in fewer visual tokens than the case says, or more.
     """
     given = case.given(host.geometry.unit_pixels)
     reset_peak_memory(host.device)
@@ -30,6 +32,11 @@ def run_case(host: ARRCOCQwen, case: Case) -> Row:
     reduced = found.reduced
     if reduced.realization is not None and reduced.realization.fallback:
         raise RuntimeError(f"{case.name} fell back: {reduced.realization.fallback}")
+    if case.name == STOCK and reduced.visual_tokens != case.tokens:
+        raise ValueError(
+            f"a picture of {case.tokens} visual tokens is seen in {reduced.visual_tokens} by this base, "
+            "allowed is what its image processor leaves as it is"
+        )
     text = sum(own.shape[1] for own in reduced.prompt.texts)
     stages = dict.fromkeys(STAGES, 0.0) | found.stages
     row = {"case": case.name, "image_tokens": case.tokens, "budget": case.budget}
