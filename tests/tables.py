@@ -18,6 +18,7 @@ from arr_coc.qwen import ARRCOCQwen
 from tests.tables_clips import clips_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
+from tests.tables_serving import load_block, proof_block
 from tests.tables_training import labels_block, memory_block, tensions_block
 
 ROOT = Path(__file__).parent.parent
@@ -366,6 +367,8 @@ BLOCKS = {
     "tensions": (ROOT / "docs" / "idea.md", tensions_block),
     "clips": (ROOT / "docs" / "clips.md", clips_block),
     "harness": (ROOT / "docs" / "benchmarks.md", harness_block),
+    "serving": (ROOT / "docs" / "serving.md", proof_block),
+    "load": (ROOT / "docs" / "serving.md", load_block),
 }
 
 

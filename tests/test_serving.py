@@ -44,6 +44,7 @@ from arr_coc.serving import (
     sending,
     tower,
 )
+from tests.tables_serving import LOAD, PROOF
 
 KEPT = torch.tensor([0, 3, 17, 18, 44, 79])
 
@@ -520,3 +521,24 @@ def test_the_places_of_several_pictures_come_back_in_their_order():
     kept.note("z/0", [9])  # one too many
     with pytest.raises(ValueError, match="nothing is noted of x: "):
         noted.decided(llm, ["y", "x"])
+
+
+# --- what was measured ---
+
+
+def test_vllm_answers_as_transformers_does():
+    report = json.loads(PROOF.read_text())
+    looks = report["looks"]
+    assert {"stock", "20 %, cells given", "20 %, decided", "100 %, decided"} <= set(looks)
+    for one in (*looks.values(), report["stock_tokens_equal_without_the_plugin"]):
+        assert one["of"] >= 500 and one["equal"] >= 0.98 * one["of"]
+    alike = report["stock_tokens_equal_without_the_plugin"]
+    assert alike["equal"] == alike["of"]
+
+
+def test_focused_requests_are_served_twice_as_often():
+    rows = json.loads(LOAD.read_text())["rows"]
+    speed = {(row["look"], row["concurrency"]): row["requests_per_second"] for row in rows}
+    assert set(load.CONCURRENCIES) == {concurrency for _, concurrency in speed}
+    assert {row["visual_tokens"] for row in rows if row["look"] == "vLLM"} == {1024}
+    assert speed["focused 20 %", 16] >= 2 * speed["vLLM", 16]
