@@ -12,17 +12,18 @@ from transformers import AutoTokenizer
 
 import arr_coc
 from arr_coc.pretrain import __main__ as pretrain
-from arr_coc.pretrain import data, labels, packing, views
+from arr_coc.pretrain import data, drills, labels, packing, views
 from arr_coc.pretrain import model as pretrain_model
 from arr_coc.pretrain import scores as pretrain_scores
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.data import Batches
+from arr_coc.pretrain.drills import drill
 from arr_coc.pretrain.lessons import LESSONS, lessons
 from arr_coc.pretrain.model import CELL, MAX_TOKENS
 from arr_coc.pretrain.run import begin, publish
 from arr_coc.pretrain.settings import STAGES
 from arr_coc.pretrain.stages import LOSSES
-from arr_coc.scenes import asking, hands, large, richer, wordings
+from arr_coc.scenes import asking, drawing, hands, large, richer, wordings
 from arr_coc.scenes.canvas import Scene
 from arr_coc.scenes.layouts import boards
 from arr_coc.scenes.questions import Thing
@@ -133,8 +134,11 @@ def test_lessons_are_true_of_the_scene():
     rng, seen = np.random.default_rng(3), set()
     for seed in range(40):
         scene = make_scene(seed, world="large", kinds=["cheaper", "same_colour"], hand=hands.ANY)
+        if seed % 2:  # few enough for what compares all of them
+            scene = make_scene(seed, kinds=["cheapest"])
         by_name = {thing.name: thing for thing in scene.objects}
-        for asked in lessons(rng, scene, 9):
+        for asked in lessons(rng, scene, 12):
+            assert bool(asked.boxes) == (asked.kind != "lesson_more")
             words = asked.text.rstrip("?.").replace(",", "").split()
             seen.add(asked.kind)
             if asked.kind == "lesson_more":
@@ -161,11 +165,44 @@ def test_lessons_are_true_of_the_scene():
             elif asked.kind == "lesson_attribute":
                 named = next(by_name[word] for word in words if word in by_name)
                 assert (asked.answer == "yes") == (named.colour in words)
+            elif asked.kind == "lesson_cheapest":
+                prices = [int(t.detail[1:]) for t in scene.objects if t.detail_kind == "price"]
+                own = {t.detail for t in scene.objects if t.name == asked.answer}
+                assert own & {f"${min(prices)}", f"${max(prices)}"}
+                assert len(asked.boxes) == len(prices)
+            elif asked.kind == "lesson_how_many":
+                colour = next(word for word in words if word in drawing.COLOURS)
+                found = [thing for thing in scene.objects if thing.colour == colour]
+                assert int(asked.answer) == len(found) == len(asked.boxes)
+            elif asked.kind == "lesson_relation":
+                told = [thing.box for thing in scene.objects if thing.name == asked.answer]
+                assert set(told) & set(asked.boxes) and asked.answer not in words
             elif asked.kind in ("lesson_larger", "lesson_cheaper"):
                 assert len({word for word in words if word in by_name}) == 2
                 assert asked.answer in words
     assert seen == {f"lesson_{name}" for name in LESSONS}
     assert lessons(rng, scene, 0) == [] and len(lessons(rng, scene, 2)) == 2
+
+
+def test_drills_have_things_of_unlike_names_in_few_colours_and_lessons_alone():
+    view = views.DRILLS
+    batch = Batches([view], tokens=1024, steps=1, first_seed=FIRST_SEED)[0]
+    assert len(batch.images) == 12 and batch.grid == (9, 9)
+    kinds = {question.kind for about in batch.questions for question in about}
+    assert all(kind.startswith("lesson_") for kind in kinds)
+    assert {"lesson_same", "lesson_cheaper", "lesson_relation"} <= kinds
+    assert sum(map(len, batch.questions)) > 100 and batch.hints is not None
+    for seed in range(20):
+        style = hands.style_of(hands.ANY, seed, first_held_out_seed=DEV_SEED)
+        scene = drill(np.random.default_rng(seed), view.canvas, style)
+        names = [thing.name for thing in scene.objects]
+        assert len(set(names)) == len(names) >= drills.THINGS[0]
+        assert len({thing.colour for thing in scene.objects}) <= drills.COLOURS
+        for i, thing in enumerate(scene.objects):
+            assert (
+                0 <= thing.box[0] < thing.box[2] <= 288 and 0 <= thing.box[1] < thing.box[3] <= 288
+            )
+            assert all(richer.gap(thing.box, other.box) > 0 for other in scene.objects[:i])
 
 
 def test_the_vision_side_is_told_how_large_a_thing_is_and_which_city_is_written():
@@ -213,7 +250,8 @@ def test_counts_grow_during_a_run():
     def compared(most):
         view = views.replace(SMALLEST_LARGE, kinds=("larger",))
         drawn = Batches([view], tokens=1024, steps=1, first_seed=FIRST_SEED, most=most)[0]
-        return max(len(q.boxes) for some in drawn.questions for q in some)
+        asked = [q for some in drawn.questions for q in some if q.kind == "larger"]
+        return max(len(q.boxes) for q in asked)
 
     assert compared((2, 2)) == 2 < compared((7, 7))
 

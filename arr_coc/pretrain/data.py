@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
+from arr_coc.pretrain.drills import drill
 from arr_coc.pretrain.hints import Hint, Named
 from arr_coc.pretrain.labels import (
     ATTRIBUTES,
@@ -33,7 +34,7 @@ from arr_coc.scenes.scene import DEV_SEED, Canvas, Scene, make_scene
 
 # A batch's pictures share so many questions per visual token, which keeps the text side's cost alike
 # in all batches; each has between the fewest and the most of its view, where it has as many.
-QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS = 0.16, 2
+QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS = 0.22, 2
 # The share of a kind's questions that is used in the small world, and where the large one is drawn for
 # other kinds: what is plentiful and easy is asked less.
 KIND_SHARES = {"colour": 0.25, "exists": 0.3, "where": 0.25, "leftmost": 0.8, "setting": 0.15}
@@ -124,9 +125,16 @@ class Batches(Dataset):
             seeds = [self._first_seed_of(number) + i for i in range(count)]
             batch = draw(rng, seeds, view)
         elif view.source == "plates":
-            batch = collate(self._plates(view, rng, number, count), view.size)
+            drawn = [plates(rng, view.canvas, hand, is_large=view.world == "large")
+                     for hand in self._hands(view, number, count)]  # fmt: skip
+            batch = collate(drawn, view.size)
         else:
-            scenes = self._scenes(view, rng, step, count)
+            if view.source == "drills":
+                scenes = [
+                    drill(rng, view.canvas, hand) for hand in self._hands(view, number, count)
+                ]
+            else:
+                scenes = self._scenes(view, rng, step, count)
             batch = collate(scenes, view.size)
             extra = [lessons(rng, scene, view.lessons) for scene in scenes]
         per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count
@@ -155,11 +163,10 @@ class Batches(Dataset):
     def _first_seed_of(self, number: int) -> int:
         return self.first_seed + number * SEEDS_PER_BATCH
 
-    def _plates(self, view: View, rng: np.random.Generator, number: int, count: int) -> list[Scene]:
+    def _hands(self, view: View, number: int, count: int) -> list[Style | None]:
+        """Who draws each of a batch's pictures."""
         start = self._first_seed_of(number)
-        hands = (style_of(view.hand, start + i, first_held_out_seed=DEV_SEED) for i in range(count))
-        is_large = view.world == "large"
-        return [plates(rng, view.canvas, hand, is_large=is_large) for hand in hands]
+        return [style_of(view.hand, start + i, first_held_out_seed=DEV_SEED) for i in range(count)]
 
     def _scenes(self, view: View, rng: np.random.Generator, step: int, count: int) -> list[Scene]:
         start = self._first_seed_of(step * self.world + self.rank)

@@ -1,26 +1,43 @@
 """Lessons: questions for practice alone, steps on the way to those that are asked.
 
 What takes several steps to answer was hardly learned from answers alone: which of two is cheaper, what
-has the same colour. A lesson asks one of the steps, or asks for all of them aloud. Nobody is evaluated
-on them.
+has the same colour. A lesson asks one of the steps, or asks for all of them aloud, or asks what the scene
+was not drawn for: a picture costs more than a question about it. Nobody is evaluated on them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
+from arr_coc.scenes import questions
 from arr_coc.scenes.canvas import Scene
+from arr_coc.scenes.drawing import Box
 from arr_coc.scenes.layouts.facts import Facts
 from arr_coc.scenes.questions import Question, Thing
-from arr_coc.scenes.richer import Asked, ask_richer
+from arr_coc.scenes.richer import Asked, ask_richer, seen_with
+from arr_coc.scenes.wordings import worded
 
 NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
 MOST = 2  # things that are compared
-PER_LESSON = 3  # questions of one lesson about a picture, at most
+PER_LESSON = 6  # questions of one lesson about a picture, at most
+ROUNDS = 2  # in which what the large world asks is asked, each time about other things
+FEW = 8  # things that are compared or counted all together, at most
 # The share of a lesson's questions that is used: what is learned is only kept up.
-SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.15, "found": 0.3, "over": 0.3}
+SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.15, "found": 0.3, "over": 0.3, "how_many": 0.3}
+
+
+class Said(NamedTuple):
+    """A question of a lesson, its answer and where the evidence lies, in pixels."""
+
+    text: str
+    answer: str
+    boxes: tuple[Box, ...] = ()
+
+
+Lesson = Callable[[np.random.Generator, Asked], Iterator[Said]]
 
 
 def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]:
@@ -29,25 +46,27 @@ def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]
         return []
     asked = Asked(scene.objects, Facts(scene.setting), MOST)
     found = [
-        Question(text, answer, f"lesson_{name}")
+        Question(said.text, said.answer, f"lesson_{name}", said.boxes)
         for name, lesson in LESSONS.items()
-        for text, answer in islice(lesson(rng, asked), PER_LESSON)
+        for said in islice(lesson(rng, asked), PER_LESSON)
         if rng.random() < SHARES.get(name, 1)
     ]
     return [found[i] for i in rng.permutation(len(found))[:most]]
 
 
-def _more(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+def _more(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
     """Two numbers compared: no picture is needed."""
     first, second = (int(n) for n in rng.choice(np.arange(*NUMBERS), 2, replace=False))
     sign = "$" if rng.random() < 0.5 else ""
     if rng.random() < 0.5:
-        yield f"which is more, {sign}{first} or {sign}{second}?", f"{sign}{max(first, second)}"
+        text = f"which is more, {sign}{first} or {sign}{second}?"
+        yield Said(text, f"{sign}{max(first, second)}")
     else:
-        yield f"which is less, {sign}{first} or {sign}{second}?", f"{sign}{min(first, second)}"
+        text = f"which is less, {sign}{first} or {sign}{second}?"
+        yield Said(text, f"{sign}{min(first, second)}")
 
 
-def _over(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+def _over(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
     """A number in the picture compared with one in the question."""
     for thing in _numbered(rng, asked):
         number = _number(thing)
@@ -58,10 +77,10 @@ def _over(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
             text = f"does the {thing.name} cost more than ${other}?"
         else:
             text = f"is {thing.name} more than {other}?"
-        yield text, "yes" if number > other else "no"
+        yield Said(text, "yes" if number > other else "no", seen_with(thing))
 
 
-def _found(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+def _found(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
     """What is the only thing of its colour."""
     if asked.has_own_colours:
         return
@@ -69,31 +88,56 @@ def _found(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
     for i in rng.permutation(len(asked.unique)):
         thing = asked.unique[i]
         if thing.colour and colours.count(thing.colour) == 1:
-            yield f"which thing is {thing.colour}?", thing.name
+            yield Said(f"which thing is {thing.colour}?", thing.name, (thing.box,))
 
 
-def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
+def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
     """Two prices, and the cheaper one; a colour, and the other thing that has it."""
     priced = [thing for thing in _numbered(rng, asked) if thing.detail_kind == "price"]
     for a, b in zip(priced[::2], priced[1::2], strict=False):
         if a.detail != b.detail:
             cheaper = min(a, b, key=_number)
             text = f"what do the {a.name} and the {b.name} cost, and which is cheaper?"
-            yield text, f"{a.detail} {b.detail} {cheaper.name}"
+            answer = f"{a.detail} {b.detail} {cheaper.name}"
+            yield Said(text, answer, (*seen_with(a), *seen_with(b)))
     for thing, other in _alike(rng, asked):
         text = f"what colour is the {thing.name}, and what else has it?"
-        yield text, f"{thing.colour} {other.name}"
+        yield Said(text, f"{thing.colour} {other.name}", (thing.box, other.box))
 
 
-Lesson = Callable[[np.random.Generator, Asked], Iterator[tuple[str, str]]]
+def _cheapest(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+    """The cheapest of all, or the dearest, where few things have a price."""
+    if sum(thing.detail_kind == "price" for thing in asked.things) > FEW:
+        return
+    for _ in range(ROUNDS):
+        for question in questions.ask(
+            rng, "cheapest", asked.things, (0, 0), setting="", counted=None
+        ):
+            yield Said(question.text, question.answer, question.boxes)
+
+
+def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+    """How many things have a colour."""
+    if asked.has_own_colours:
+        return
+    colours = [thing.colour for thing in asked.objects if thing.colour]
+    for colour in rng.permutation(sorted(set(colours))):
+        boxes = tuple(thing.box for thing in asked.objects if thing.colour == colour)
+        if len(boxes) <= FEW:
+            yield Said(worded(rng, "count_colour", xs="things", c=colour), str(len(boxes)), boxes)
 
 
 def _as_in_the_large_world(kind: str) -> Lesson:
     """What is asked of the large world, in pictures of few things too."""
 
-    def lesson(rng: np.random.Generator, asked: Asked) -> Iterator[tuple[str, str]]:
-        for question in ask_richer(rng, kind, asked):
-            yield question.text, question.answer
+    def lesson(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+        found = {
+            (question.text.lower().rstrip("?."), question.answer): question
+            for _ in range(ROUNDS)
+            for question in ask_richer(rng, kind, asked)
+        }
+        for question in found.values():
+            yield Said(question.text, question.answer, question.boxes)
 
     return lesson
 
@@ -103,10 +147,13 @@ LESSONS: dict[str, Lesson] = {
     "over": _over,
     "found": _found,
     "aloud": _aloud,
+    "cheapest": _cheapest,
+    "how_many": _how_many,
     "same": _as_in_the_large_world("same_colour"),
     "attribute": _as_in_the_large_world("attribute"),
     "larger": _as_in_the_large_world("larger"),
     "cheaper": _as_in_the_large_world("cheaper"),
+    "relation": _as_in_the_large_world("relation"),
 }
 
 

@@ -6,6 +6,7 @@ all kinds of question or some. Nothing is drawn here.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
 from arr_coc.scenes.moments import CLIP_KINDS, STILL_KINDS
@@ -20,12 +21,13 @@ class View:
     """A share of the batches: scenes drawn on `canvas`, shown at `size` (width, height, pixels).
 
     `source` is "scenes", "plates" (reading practice for the vision side: many plates, no questions),
-    "easy-vqa" (the pictures of its train split, 64 x 64, enlarged to `size`), "clips" of as many moments
-    as `blocks` says, or "several", so many pictures that are asked together. `kinds` limits what
-    scenes are asked; with `besides`, in the large world alone, they are drawn for these and asked all
-    else too. `hand` names who draws them: one of `TRAINING_HANDS`, or `ANY` of these. `world` is one of
-    `scene.WORLDS`. Each picture is asked at most `most_questions`, of which at most `lessons` are for
-    practice alone, and a share of `put_share` is put as people put them (`asking`). `pictures`: a batch has
+    "drills" (things that are made to be compared: lessons alone), "easy-vqa" (the pictures of its
+    train split, 64 x 64, enlarged to `size`), "clips" of as many moments as `blocks` says, or
+    "several", so many pictures that are asked together. `kinds` limits what scenes are asked; with
+    `besides`, in the large world alone, they are drawn for these and asked all else too. `hand` names
+    who draws them: one of `TRAINING_HANDS`, or `ANY` of these. `world` is one of `scene.WORLDS`. Each
+    picture is asked at most `most_questions`, of which at most `lessons` are for practice alone, and a
+    share of `put_share` is put as people put them (`asking`). `pictures`: a batch has
     at most so many, where drawing them takes longer than looking at them; None for as many as fit.
     """
 
@@ -77,7 +79,7 @@ VIEWS = (
     View(0.09, (384, 384), (384, 384), kinds=("count",)),
     View(0.12, FULL, FULL, kinds=("count",)),
 )
-LABELLED = ("scenes", "plates")  # sources that say of each visual token what it shows
+LABELLED = ("scenes", "plates", "drills")  # sources that say of each visual token what it shows
 LABELLED_VIEWS = tuple(view for view in VIEWS if view.source in LABELLED)
 QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
     View(0.6, SMALL, SMALL),
@@ -92,9 +94,11 @@ QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
 PUT_SHARE = 0.3
 # A large picture is encoded once for many questions: its text costs less than its visual tokens.
 MOST_LARGE_QUESTIONS = 24
-LESSONS = 5
+# Few things can be asked little: there lessons make up for it, and a picture is worth as many questions.
+LESSONS, LESSONS_OF_FEW, LESSONS_OF_DRILLS = 5, 10, 18
+MOST_SMALL_QUESTIONS = 14
 LARGE, MIDDLE, BROAD, HIGH = (1024, 1024), (768, 768), (1280, 800), (800, 1280)
-MODEST = (384, 384)
+MODEST, DRILLED = (384, 384), (288, 288)
 RICHER = tuple(RICHER_KINDS)
 # Kinds that are learned slowly, those together that a layout can be asked at once: left to chance, half of
 # the questions were of four easy kinds, and these got less than one in a hundred each.
@@ -125,7 +129,7 @@ def _large(
     )
 
 
-def _scaled(views: Sequence[View], share: float, **changes: str | float) -> tuple[View, ...]:
+def _scaled(views: Sequence[View], share: float, **changes: Any) -> tuple[View, ...]:
     """The views with some changes, their shares together `share`."""
     total = sum(view.share for view in views)
     return tuple(replace(view, share=view.share / total * share, **changes) for view in views)
@@ -220,8 +224,13 @@ TOGETHER = (
 )
 # What is learned slowly, in pictures that cost little: a quarter of the visual tokens. To look up what has
 # a colour was not learned among thirty things; here it is practised among three.
+WITH_LESSONS = {
+    "put_share": PUT_SHARE,
+    "lessons": LESSONS_OF_FEW,
+    "most_questions": MOST_SMALL_QUESTIONS,
+}
 SMALL_LESSONS = tuple(
-    View(share, SMALL, SMALL, kinds=kinds, hand=ANY, put_share=PUT_SHARE, lessons=LESSONS)
+    View(share, SMALL, SMALL, kinds=kinds, hand=ANY, **WITH_LESSONS)
     for share, kinds in (
         (0.05, ("chart_highest", "chart_value")),
         (0.04, ("count",)),
@@ -230,15 +239,18 @@ SMALL_LESSONS = tuple(
         (0.06, ("cheapest",)),
     )
 )
+DRILLS = View(0.18, DRILLED, DRILLED, "drills", hand=ANY, **WITH_LESSONS)
+DRILLS = replace(DRILLS, lessons=LESSONS_OF_DRILLS, most_questions=LESSONS_OF_DRILLS)
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.20, put_share=PUT_SHARE),
-    *_scaled(LABELLED_VIEWS, 0.10, put_share=PUT_SHARE, hand=ANY),
+    *_scaled(VIEWS, 0.22, **WITH_LESSONS),
+    *_scaled(LABELLED_VIEWS, 0.10, hand=ANY, **WITH_LESSONS),
     View(0.06, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
     View(0.10, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
-    *_scaled(OF_FEWER_THINGS, 0.22),
+    DRILLS,
+    *_scaled(OF_FEWER_THINGS, 0.22, lessons=LESSONS_OF_FEW),
     *_scaled(OF_THE_LARGE_WORLD, 0.60),
     *AS_GLANCED,
     *TOGETHER,

@@ -1,4 +1,4 @@
-"""Parts of a scene that every world shares: signs, flags, doors and shirts with what they carry."""
+"""Parts that scenes share: glyphs with a price, signs, flags, doors and shirts with what they carry."""
 
 from collections.abc import Sequence
 
@@ -15,6 +15,8 @@ HOST_DETAILS = {  # what a host carries -> the kind of question about it
     "number": "number",
     "word": "word",
 }
+SMALLEST_PRICED = 76  # pixels across: a smaller thing would vanish behind its tag
+UNPRICED_SHARE = 0.2  # of the things where things have prices
 HOST_ASPECTS = {"sign": 1.0, "flag": 0.95, "door": 0.55, "shirt": 1.25}  # width over height
 
 
@@ -40,6 +42,28 @@ def draw_glyph(
     drawing.shadow(canvas.picture, box, canvas.hand)
     rgb = rgb if shown else None
     return drawing.draw_glyph(canvas.picture, name, rgb, box, angle, canvas.hand), shown
+
+
+def add_glyph(
+    rng: Rng,
+    canvas: Canvas,
+    name: str,
+    colour: str,
+    box: Box,
+    *,
+    angle: float = 0.0,
+    priced: bool = False,
+) -> None:
+    """Draw a glyph; where `priced`, mostly with a price tag stuck on it."""
+    mask, shown = draw_glyph(rng, canvas, name, colour, box, angle=angle)
+    if not priced or box[2] - box[0] < SMALLEST_PRICED or rng.random() < UNPRICED_SHARE:
+        return canvas.add(Thing(name, shown, box), mask)
+    text = f"${rng.integers(2, 100)}"
+    area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
+    where = writing.plate(
+        rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand
+    )
+    canvas.add(Thing(name, shown, box, "price", text, where), mask)
 
 
 def add_host(

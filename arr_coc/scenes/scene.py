@@ -19,12 +19,12 @@ from arr_coc.scenes.hands import HOME, style_of
 from arr_coc.scenes.parts import (
     HOST_ASPECTS,
     HOST_DETAILS,
+    add_glyph,
     add_host,
     apart,
-    draw_glyph,
     two_colours,
 )
-from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, Thing, ask
+from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, ask
 
 __all__ = [
     "DETAIL_CODE",
@@ -49,7 +49,6 @@ LEAST_DETAIL, MOST_DETAIL = 0.25, 3
 PANELS = ("chart", "form")  # settings in which one of them fills the picture
 PANEL_SHARE = 0.14  # of the scenes are a panel
 PRICED_SHARE = 0.35  # of the scenes put prices on things
-SMALLEST_PRICED = 76  # pixels across: a smaller thing would vanish behind its tag
 
 
 def make_scene(
@@ -138,7 +137,8 @@ def _things(rng: Rng, canvas: Canvas, wanted: Sequence[str]) -> tuple[str, str |
         if name in drawing.HOSTS:
             add_host(rng, canvas, name, box, details or list(HOST_DETAILS))
         else:
-            _add_glyph(rng, canvas, name, box, angle, priced=priced and name != counted)
+            colour, is_priced = two_colours(rng)[0], priced and name != counted
+            add_glyph(rng, canvas, name, colour, box, angle=angle, priced=is_priced)
     return setting, counted
 
 
@@ -186,21 +186,6 @@ def _place(rng: Rng, canvas: Canvas, name: str, side: float) -> tuple[Box, float
         if long_side > 30 and all(apart(box, other) for other in taken):
             return box, angle
     return None
-
-
-def _add_glyph(
-    rng: Rng, canvas: Canvas, name: str, box: Box, angle: float, *, priced: bool
-) -> None:
-    """Draw a glyph; where `priced`, mostly with a price tag stuck on it."""
-    mask, colour = draw_glyph(rng, canvas, name, two_colours(rng)[0], box, angle=angle)
-    if not priced or box[2] - box[0] < SMALLEST_PRICED or rng.random() < 0.2:
-        return canvas.add(Thing(name, colour, box), mask)
-    text = f"${rng.integers(2, 100)}"
-    area = (box[0], box[1] + 0.4 * (box[3] - box[1]), box[2], box[3])
-    where = writing.plate(
-        rng, canvas.picture, text, area, canvas.detail, at="bottom", hand=canvas.hand
-    )
-    canvas.add(Thing(name, colour, box, "price", text, where), mask)
 
 
 def _panel(rng: Rng, canvas: Canvas, kinds: Sequence[str]) -> str:
