@@ -162,3 +162,17 @@ def test_nothing_is_larger_than_its_place_and_still_things_do_not_touch():
 def test_what_is_not_allowed_is_named(given, message):
     with pytest.raises(ValueError, match=message):
         make_clip(7, **given)
+
+
+def test_an_eventful_clip_is_asked_about_most_of_what_happens():
+    kinds = tuple(ROLES_OF)
+    clips = [
+        make_clip(DEV_SEED + n, groups=4, size=(192, 192), kinds=kinds, hand="any", eventful=True)
+        for n in range(20)
+    ]
+    plain = [make_clip(DEV_SEED + n, groups=4, size=(192, 192), kinds=kinds) for n in range(20)]
+    asked, usual = (Counter(q.kind for c in some for q in c.questions) for some in (clips, plain))
+    assert set(asked) == set(kinds) and asked.total() > 1.7 * usual.total()
+    for clip in clips:
+        told = [(q.kind, q.text) for q in clip.questions]
+        assert len(set(told)) == len(told) and not clip.cuts and not clip.pans

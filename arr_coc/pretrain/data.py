@@ -308,6 +308,7 @@ def clips_batch(rng: np.random.Generator, seeds: Sequence[int], view: View) -> B
     """The drawn clips of some seeds, all as fast: what stands before their questions is the same."""
     fps = moving.FPS[rng.integers(len(moving.FPS))]
     how = {"groups": view.blocks, "size": view.size, "kinds": view.kinds, "hand": view.hand}
+    how["eventful"] = view.eventful
     clips = [moving.make_clip(seed, **how) for seed in seeds]
     frames = torch.from_numpy(np.stack([np.asarray(f) for clip in clips for f in clip.frames]))
     images = frames.unflatten(0, (-1, moving.FRAMES))  # (n * blocks, 2, H, W, 3)

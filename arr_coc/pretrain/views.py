@@ -27,8 +27,9 @@ class View:
     `besides`, in the large world alone, they are drawn for these and asked all else too. `hand` names
     who draws them: one of `TRAINING_HANDS`, or `ANY` of these. `world` is one of `scene.WORLDS`. Each
     picture is asked at most `most_questions`, of which at most `lessons` are for practice alone, and a
-    share of `put_share` is put as people put them (`asking`). `pictures`: a batch has
-    at most so many, where drawing them takes longer than looking at them; None for as many as fit.
+    share of `put_share` is put as people put them (`asking`). `pictures`: a batch has at most so many,
+    where drawing them takes longer than looking at them; None for as many as fit. In `eventful` clips as
+    much happens as can be asked about at once.
     """
 
     share: float
@@ -44,6 +45,7 @@ class View:
     besides: bool = False
     lessons: int = 0
     pictures: int | None = None
+    eventful: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError for a hand that is not for training, or an unknown world."""
@@ -196,6 +198,8 @@ def _together(
     blocks: int,
     size: tuple[int, int] = SMALL,
     kinds: tuple[str, ...] | None = None,
+    *,
+    eventful: bool = False,
 ) -> View:
     """A view of clips or of several pictures, of the small world's things by any hand."""
     return View(
@@ -208,6 +212,7 @@ def _together(
         most_questions=MOST_LARGE_QUESTIONS,
         put_share=PUT_SHARE,
         blocks=blocks,
+        eventful=eventful,
     )
 
 
@@ -215,8 +220,9 @@ def _together(
 TIME_KINDS = tuple(kind for kind in CLIP_KINDS if kind not in STILL_KINDS)
 # Few moments to many.
 TOGETHER = (
-    _together(0.08, "clips", 4, (192, 192), TIME_KINDS),
-    _together(0.06, "clips", 8, SMALL, TIME_KINDS),
+    _together(0.06, "clips", 4, (192, 192), TIME_KINDS, eventful=True),
+    _together(0.06, "clips", 8, (192, 192), TIME_KINDS, eventful=True),
+    _together(0.04, "clips", 8, SMALL, TIME_KINDS),
     _together(0.02, "clips", 8),
     _together(0.01, "clips", 16),
     _together(0.04, "several", 3),

@@ -13,6 +13,12 @@ from arr_coc.scenes.parts import HOST_ASPECTS, apart
 
 STILL, MOVES, APPEARS, LEAVES = "still", "moves", "appears", "leaves"
 BLINKS, RECOLOURS, TELLS = "blinks", "recolours", "tells"
+# Roles that leave no doubt which of them a question means, as many as there can be together.
+EVENTFUL = (
+    (MOVES, APPEARS, LEAVES, RECOLOURS, TELLS),
+    (MOVES, APPEARS, APPEARS, LEAVES, RECOLOURS),
+    (MOVES, BLINKS, RECOLOURS, TELLS),
+)
 FRAMES = 2  # of a moment: one group of the model's temporal patches
 WAYS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
 TRAVEL = (0.3, 0.6)  # of the picture's side, from the first frame to the last

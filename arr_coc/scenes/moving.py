@@ -66,6 +66,7 @@ def make_clip(
     size: tuple[int, int] = (256, 256),
     kinds: Sequence[str] | None = None,
     hand: str = HOME,
+    eventful: bool = False,
 ) -> ClipScene:
     """The clip of `seed`.
 
@@ -75,6 +76,8 @@ def make_clip(
         size: (width, height) of a frame, pixels.
         kinds: of question, of `CLIP_KINDS`; most clips can be asked them. None for all.
         hand: who draws, as of `scene.make_scene`.
+        eventful: whether so much happens that most of the kinds that need time can be asked of one clip:
+            for practice, since clips cost much and questions little.
 
     Raises:
         ValueError: for an unknown kind or hand, a hand held out of training with a seed for it, and
@@ -84,7 +87,10 @@ def make_clip(
     style = style_of(hand, seed, first_held_out_seed=DEV_SEED, wanted=COLOUR_KINDS)
     rng = np.random.default_rng((seed, FRAMES))
     chosen = tuple(kinds or CLIP_KINDS)
-    plot = ROLES_OF.get(chosen[rng.integers(len(chosen))], ())
+    if eventful:
+        plot = actors.EVENTFUL[rng.integers(len(actors.EVENTFUL))]
+    else:
+        plot = ROLES_OF.get(chosen[rng.integers(len(chosen))], ())
     chance = 1.0 if plot else rng.random()
     pans, cut = chance < PAN_SHARE, PAN_SHARE <= chance < PAN_SHARE + CUT_SHARE
     middle = int(rng.integers(groups // 4 + 1, groups - groups // 4)) if cut else groups
