@@ -164,6 +164,11 @@ def measure(args: argparse.Namespace, kept: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def named(model: str) -> str:
+    """What a report calls the model: no folder of this machine."""
+    return "bundled base" if model == str(BUNDLED_BASE) else Path(model).name
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; the last line on stdout is JSON."""
     p = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__.splitlines()[0])
@@ -184,7 +189,8 @@ def main(arguments: list[str] | None = None) -> None:
     rows = measure(args, kept)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     head = provenance.header(MODULE, provenance.typed(arguments), device)
-    args.out.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n")
+    what = f"Requests a second of a vLLM server, {named(args.model)}, {args.dtype}"
+    args.out.write_text(json.dumps({"what": what, **head, "rows": rows}, indent=1) + "\n")
     kept.unlink()
     speeds = {f"{r['look']} x{r['concurrency']}": r["requests_per_second"] for r in rows}
     print(json.dumps({"out": str(args.out), "requests_per_second": speeds}))
