@@ -30,7 +30,7 @@ from arr_coc import provenance
 from arr_coc.benchmark.cases import QUESTION, image_of
 from arr_coc.commands import run_command
 from arr_coc.config import small_grid
-from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.qwen.loading import BUNDLED_BASE, name_of
 from arr_coc.serving.running import ask, body, running, time_to_first
 
 MODULE = "arr_coc.benchmark.serve"
@@ -164,11 +164,6 @@ def measure(args: argparse.Namespace, kept: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def named(model: str) -> str:
-    """What a report calls the model: no folder of this machine."""
-    return "bundled base" if model == str(BUNDLED_BASE) else Path(model).name
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; the last line on stdout is JSON."""
     p = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__.splitlines()[0])
@@ -189,7 +184,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows = measure(args, kept)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     head = provenance.header(MODULE, provenance.typed(arguments), device)
-    what = f"Requests a second of a vLLM server, {named(args.model)}, {args.dtype}"
+    what = f"Requests a second of a vLLM server, {name_of(args.model)}, {args.dtype}"
     args.out.write_text(json.dumps({"what": what, **head, "rows": rows}, indent=1) + "\n")
     kept.unlink()
     speeds = {f"{r['look']} x{r['concurrency']}": r["requests_per_second"] for r in rows}

@@ -125,16 +125,9 @@ class Batches(Dataset):
             seeds = [self._first_seed_of(number) + i for i in range(count)]
             batch = draw(rng, seeds, view)
         elif view.source == "plates":
-            drawn = [plates(rng, view.canvas, hand, is_large=view.world == "large")
-                     for hand in self._hands(view, number, count)]  # fmt: skip
-            batch = collate(drawn, view.size)
+            batch = collate(self._plates(view, rng, number, count), view.size)
         else:
-            if view.source == "drills":
-                scenes = [
-                    drill(rng, view.canvas, hand) for hand in self._hands(view, number, count)
-                ]
-            else:
-                scenes = self._scenes(view, rng, step, count)
+            scenes = self._scenes(view, rng, step, count)
             batch = collate(scenes, view.size)
             extra = [lessons(rng, scene, view.lessons) for scene in scenes]
         per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count
@@ -163,13 +156,20 @@ class Batches(Dataset):
     def _first_seed_of(self, number: int) -> int:
         return self.first_seed + number * SEEDS_PER_BATCH
 
+    def _plates(self, view: View, rng: np.random.Generator, number: int, count: int) -> list[Scene]:
+        is_large, hands = view.world == "large", self._hands(view, number, count)
+        return [plates(rng, view.canvas, hand, is_large=is_large) for hand in hands]
+
     def _hands(self, view: View, number: int, count: int) -> list[Style | None]:
         """Who draws each of a batch's pictures."""
         start = self._first_seed_of(number)
         return [style_of(view.hand, start + i, first_held_out_seed=DEV_SEED) for i in range(count)]
 
     def _scenes(self, view: View, rng: np.random.Generator, step: int, count: int) -> list[Scene]:
-        start = self._first_seed_of(step * self.world + self.rank)
+        number = step * self.world + self.rank
+        if view.source == "drills":
+            return [drill(rng, view.canvas, hand) for hand in self._hands(view, number, count)]
+        start = self._first_seed_of(number)
         most = self.most_at(step) if view.world == "large" else large.MOST
         details = np.where(
             rng.random(count) < PLAIN_DETAIL_SHARE, 1.0, rng.uniform(*DETAIL_RANGE, count)
@@ -307,8 +307,8 @@ def easy_vqa_batch(rng: np.random.Generator, count: int, size: tuple[int, int]) 
 def clips_batch(rng: np.random.Generator, seeds: Sequence[int], view: View) -> Batch:
     """The drawn clips of some seeds, all as fast: what stands before their questions is the same."""
     fps = moving.FPS[rng.integers(len(moving.FPS))]
-    how = {"groups": view.blocks, "size": view.size, "kinds": view.kinds, "hand": view.hand}
-    how["eventful"] = view.eventful
+    how = {"groups": view.blocks, "size": view.size, "kinds": view.kinds, "hand": view.hand,
+           "eventful": view.eventful}  # fmt: skip
     clips = [moving.make_clip(seed, **how) for seed in seeds]
     frames = torch.from_numpy(np.stack([np.asarray(f) for clip in clips for f in clip.frames]))
     images = frames.unflatten(0, (-1, moving.FRAMES))  # (n * blocks, 2, H, W, 3)

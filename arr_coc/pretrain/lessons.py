@@ -6,19 +6,19 @@ was not drawn for: a picture costs more than a question about it. Nobody is eval
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
 from arr_coc.scenes import questions
 from arr_coc.scenes.canvas import Scene
-from arr_coc.scenes.drawing import Box
 from arr_coc.scenes.layouts.facts import Facts
 from arr_coc.scenes.questions import Question, Thing
 from arr_coc.scenes.richer import Asked, ask_richer, seen_with
 from arr_coc.scenes.wordings import worded
 
+LESSON = "lesson"  # the kind of question, until `lessons` says of which
 NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
 MOST = 2  # things that are compared
@@ -29,15 +29,7 @@ FEW = 8  # things that are compared or counted all together, at most
 SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.15, "found": 0.3, "over": 0.3, "how_many": 0.3}
 
 
-class Said(NamedTuple):
-    """A question of a lesson, its answer and where the evidence lies, in pixels."""
-
-    text: str
-    answer: str
-    boxes: tuple[Box, ...] = ()
-
-
-Lesson = Callable[[np.random.Generator, Asked], Iterator[Said]]
+Lesson = Callable[[np.random.Generator, Asked], Iterator[Question]]
 
 
 def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]:
@@ -46,27 +38,27 @@ def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]
         return []
     asked = Asked(scene.objects, Facts(scene.setting), MOST)
     found = [
-        Question(said.text, said.answer, f"lesson_{name}", said.boxes)
+        replace(question, kind=f"lesson_{name}")
         for name, lesson in LESSONS.items()
-        for said in islice(lesson(rng, asked), PER_LESSON)
+        for question in islice(lesson(rng, asked), PER_LESSON)
         if rng.random() < SHARES.get(name, 1)
     ]
     return [found[i] for i in rng.permutation(len(found))[:most]]
 
 
-def _more(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+def _more(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """Two numbers compared: no picture is needed."""
     first, second = (int(n) for n in rng.choice(np.arange(*NUMBERS), 2, replace=False))
     sign = "$" if rng.random() < 0.5 else ""
     if rng.random() < 0.5:
         text = f"which is more, {sign}{first} or {sign}{second}?"
-        yield Said(text, f"{sign}{max(first, second)}")
+        yield Question(text, f"{sign}{max(first, second)}", LESSON)
     else:
         text = f"which is less, {sign}{first} or {sign}{second}?"
-        yield Said(text, f"{sign}{min(first, second)}")
+        yield Question(text, f"{sign}{min(first, second)}", LESSON)
 
 
-def _over(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+def _over(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """A number in the picture compared with one in the question."""
     for thing in _numbered(rng, asked):
         number = _number(thing)
@@ -77,10 +69,10 @@ def _over(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
             text = f"does the {thing.name} cost more than ${other}?"
         else:
             text = f"is {thing.name} more than {other}?"
-        yield Said(text, "yes" if number > other else "no", seen_with(thing))
+        yield Question(text, "yes" if number > other else "no", LESSON, seen_with(thing))
 
 
-def _found(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+def _found(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """What is the only thing of its colour."""
     if asked.has_own_colours:
         return
@@ -88,10 +80,10 @@ def _found(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
     for i in rng.permutation(len(asked.unique)):
         thing = asked.unique[i]
         if thing.colour and colours.count(thing.colour) == 1:
-            yield Said(f"which thing is {thing.colour}?", thing.name, (thing.box,))
+            yield Question(f"which thing is {thing.colour}?", thing.name, LESSON, (thing.box,))
 
 
-def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """Two prices, and the cheaper one; a colour, and the other thing that has it."""
     priced = [thing for thing in _numbered(rng, asked) if thing.detail_kind == "price"]
     for a, b in zip(priced[::2], priced[1::2], strict=False):
@@ -99,24 +91,21 @@ def _aloud(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
             cheaper = min(a, b, key=_number)
             text = f"what do the {a.name} and the {b.name} cost, and which is cheaper?"
             answer = f"{a.detail} {b.detail} {cheaper.name}"
-            yield Said(text, answer, (*seen_with(a), *seen_with(b)))
+            yield Question(text, answer, LESSON, (*seen_with(a), *seen_with(b)))
     for thing, other in _alike(rng, asked):
         text = f"what colour is the {thing.name}, and what else has it?"
-        yield Said(text, f"{thing.colour} {other.name}", (thing.box, other.box))
+        yield Question(text, f"{thing.colour} {other.name}", LESSON, (thing.box, other.box))
 
 
-def _cheapest(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+def _cheapest(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """The cheapest of all, or the dearest, where few things have a price."""
     if sum(thing.detail_kind == "price" for thing in asked.things) > FEW:
         return
     for _ in range(ROUNDS):
-        for question in questions.ask(
-            rng, "cheapest", asked.things, (0, 0), setting="", counted=None
-        ):
-            yield Said(question.text, question.answer, question.boxes)
+        yield from questions.ask(rng, "cheapest", asked.things, (0, 0), setting="", counted=None)
 
 
-def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """How many things have a colour."""
     if asked.has_own_colours:
         return
@@ -124,20 +113,20 @@ def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
     for colour in rng.permutation(sorted(set(colours))):
         boxes = tuple(thing.box for thing in asked.objects if thing.colour == colour)
         if len(boxes) <= FEW:
-            yield Said(worded(rng, "count_colour", xs="things", c=colour), str(len(boxes)), boxes)
+            text = worded(rng, "count_colour", xs="things", c=colour)
+            yield Question(text, str(len(boxes)), LESSON, boxes)
 
 
 def _as_in_the_large_world(kind: str) -> Lesson:
     """What is asked of the large world, in pictures of few things too."""
 
-    def lesson(rng: np.random.Generator, asked: Asked) -> Iterator[Said]:
+    def lesson(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
         found = {
             (question.text.lower().rstrip("?."), question.answer): question
             for _ in range(ROUNDS)
             for question in ask_richer(rng, kind, asked)
         }
-        for question in found.values():
-            yield Said(question.text, question.answer, question.boxes)
+        yield from found.values()
 
     return lesson
 

@@ -245,8 +245,16 @@ SMALL_LESSONS = tuple(
         (0.06, ("cheapest",)),
     )
 )
-DRILLS = View(0.18, DRILLED, DRILLED, "drills", hand=ANY, **WITH_LESSONS)
-DRILLS = replace(DRILLS, lessons=LESSONS_OF_DRILLS, most_questions=LESSONS_OF_DRILLS)
+DRILLS = View(
+    0.18,
+    DRILLED,
+    DRILLED,
+    "drills",
+    hand=ANY,
+    put_share=PUT_SHARE,
+    lessons=LESSONS_OF_DRILLS,
+    most_questions=LESSONS_OF_DRILLS,
+)
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
     *_scaled(VIEWS, 0.22, **WITH_LESSONS),

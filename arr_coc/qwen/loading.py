@@ -113,17 +113,26 @@ def load_base(
         raise ValueError(f"base {base!r} cannot be read: {first_line(error)}") from error
     notices = checks.tensors(base, info)
     checks.chat(base, tokenizer, model.config.image_token_id)
-    is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
     cached = naming.in_cache(folder)
     return Base(
         model=model.to(device),
         tokenizer=tokenizer,
         image_processor=processor,
-        name="bundled base" if is_bundled else public_name(base),
-        is_bundled=is_bundled,
+        name=name_of(base),
+        is_bundled=is_bundled(base),
         notices=notices,
         revision=cached[1] if cached else None,
     )
+
+
+def is_bundled(base: str) -> bool:
+    """Whether it is the folder of the bundled base."""
+    return Path(base).resolve() == BUNDLED_BASE.resolve()
+
+
+def name_of(base: str) -> str:
+    """What a base is called where others read it; raises as `public_name`."""
+    return "bundled base" if is_bundled(base) else public_name(base)
 
 
 def public_name(base: str) -> str:
