@@ -59,7 +59,10 @@ def recorded_examples() -> Path:
         make_scene(seed).image.save(folder / file, quality=92)
         entries.append({"file": file, "question": question, "answer": answer, "boxes": [box]})
     # The second question about a picture is not a card of its own.
-    entries[0] |= {"group": "detail", "note": "A two-digit number on a small plate."}
+    entries[0] |= {
+        "group": "detail",
+        "note": "A two-digit number on a small plate. Shrinking the picture loses it.",
+    }
     entries[1] |= {"sibling": True}
     entries[2] |= {"group": "detail", "note": "An emblem smaller than one visual token."}
     (folder / "examples.json").write_text(json.dumps(entries))

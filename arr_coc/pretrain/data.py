@@ -39,6 +39,7 @@ QUESTIONS_PER_TOKEN, FEWEST_QUESTIONS = 0.22, 2
 # other kinds: what is plentiful and easy is asked less.
 KIND_SHARES = {"colour": 0.25, "exists": 0.3, "where": 0.25, "leftmost": 0.8, "setting": 0.15}
 KIND_SHARES |= {"attribute": 0.6, "beside": 0.6, "board_row": 0.7, "chart_value": 0.5}
+KIND_SHARES |= {"count_colour": 0.4, "bar": 0.7}
 Asked = Question | ClipQuestion
 SEEDS_PER_BATCH = 1024  # more than a batch has pictures: batches share no scene
 # In this share of the scenes small things are as large as in evaluation, in the others they are drawn
@@ -60,6 +61,7 @@ class Batch(NamedTuple):
     `cell_labels` gives them, each (n, h * w, ...). Where several pictures, or the moments of a clip, are
     asked together, `blocks` of them follow each other and share an entry of `questions`; `seconds` are
     those of a clip's moments, None of pictures. `hints` of every question, where scenes were drawn.
+    With `only_read` the vision side learns nothing.
     """
 
     images: torch.Tensor
@@ -68,6 +70,7 @@ class Batch(NamedTuple):
     blocks: int = 1
     seconds: tuple[float, ...] | None = None
     hints: Sequence[Sequence[Sequence[Hint]]] | None = None
+    only_read: bool = False
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -139,7 +142,7 @@ class Batches(Dataset):
         ]
         if view.put_share:
             chosen = [[_put(q, rng, view.put_share) for q in about] for about in chosen]
-        batch = batch._replace(questions=chosen)
+        batch = batch._replace(questions=chosen, only_read=view.only_read)
         return batch._replace(hints=_hints(scenes, batch)) if scenes else batch
 
     def _view(self, step: int) -> View:

@@ -13,8 +13,8 @@ from arr_coc.scenes.parts import add_glyph
 
 SPACE = 96  # pixels on a side of the place that a thing may take
 SIDES = (48, 88)  # pixels of a thing's longer side
-THINGS = (4, 8)  # fewest and most
-COLOURS = 4  # that things have
+FEWEST, FILLED_SHARE = 4, 0.75  # things, and of the places at most this share is taken
+COLOURS = 4  # that few things have; half as many as things where these are more
 PRICED_SHARE = 0.5  # of the drills whose things are dealt colours
 MARGIN, LARGEST_ANGLE = 3, 12  # pixels to the edge of its place, and degrees either way
 
@@ -27,10 +27,11 @@ def drill(rng: np.random.Generator, size: tuple[int, int], hand: Style | None) -
     canvas = Canvas(size, 1.0, hand)
     canvas.picture, setting = drawing.background(rng, size, hand)
     columns, rows = size[0] // SPACE, size[1] // SPACE
-    colours = rng.permutation(list(drawing.COLOURS))[:COLOURS]
     # Things in colours of their own have nothing else to be compared by.
     priced = rng.random() < PRICED_SHARE or (hand is not None and hand.own_colours)
-    places = rng.permutation(rows * columns)[: rng.integers(THINGS[0], THINGS[1] + 1)]
+    most = max(FEWEST, round(FILLED_SHARE * rows * columns))
+    places = rng.permutation(rows * columns)[: rng.integers(FEWEST, most + 1)]
+    colours = rng.permutation(list(drawing.COLOURS))[: max(COLOURS, len(places) // 2)]
     for name, place in zip(rng.permutation(canvas.names()), places, strict=False):
         angle = float(rng.uniform(-LARGEST_ANGLE, LARGEST_ANGLE))
         side = SIDES[1] if priced else rng.uniform(*SIDES)

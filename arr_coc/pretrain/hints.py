@@ -28,7 +28,7 @@ NAMES = ("word", "evidence", "answer")  # what a hint is of
 WORD, EVIDENCE, ANSWER = range(len(NAMES))
 # After so many layers each is read, where there are as many; `WHAT_AFTER`: what is true of a word's thing.
 # The rest of the layers is left for what is made of it.
-READ_AFTER, WHAT_AFTER = {WORD: 2, EVIDENCE: 4, ANSWER: 6}, 3
+READ_AFTER, WHAT_AFTER = {WORD: 2, EVIDENCE: 5, ANSWER: 6}, 3
 
 
 class Hint(NamedTuple):

@@ -26,7 +26,8 @@ PER_LESSON = 6  # questions of one lesson about a picture, at most
 ROUNDS = 2  # in which what the large world asks is asked, each time about other things
 FEW = 8  # things that are compared or counted all together, at most
 # The share of a lesson's questions that is used: what is learned is only kept up.
-SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.15, "found": 0.3, "over": 0.3, "how_many": 0.3}
+SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.3, "found": 0.2, "over": 0.3, "how_many": 0.4}
+SHARES |= {"relation": 0.4}
 
 
 Lesson = Callable[[np.random.Generator, Asked], Iterator[Question]]
@@ -105,6 +106,17 @@ def _cheapest(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
         yield from questions.ask(rng, "cheapest", asked.things, (0, 0), setting="", counted=None)
 
 
+def _leftmost(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
+    """The first thing from the left, or from the right, where one is clearly first."""
+    if not asked.objects:
+        return
+    size = tuple(max(thing.box[axis] for thing in asked.objects) for axis in (2, 3))
+    names = {thing.name for thing in asked.unique}
+    for _ in range(ROUNDS):
+        found = questions.ask(rng, "leftmost", asked.objects, size, setting="", counted=None)
+        yield from (question for question in found if question.answer in names)
+
+
 def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """How many things have a colour."""
     if asked.has_own_colours:
@@ -137,6 +149,7 @@ LESSONS: dict[str, Lesson] = {
     "found": _found,
     "aloud": _aloud,
     "cheapest": _cheapest,
+    "leftmost": _leftmost,
     "how_many": _how_many,
     "same": _as_in_the_large_world("same_colour"),
     "attribute": _as_in_the_large_world("attribute"),

@@ -64,6 +64,10 @@ def joint_loss(run: Run, batch: Batch) -> tuple[torch.Tensor, Scores]:
 
     A batch may have no questions (reading practice) or no labels (easy-VQA, clips, several pictures).
     """
+    if batch.only_read:
+        with torch.no_grad():
+            planes = encode_pictures(run, batch.images)
+        return question_loss(run, batch, planes)
     planes = encode_pictures(run, batch.images)
     named = run.heads.losses(planes[0], batch.cells_on(run.device), *batch.grid)
     values = {key: value.item() for key, value in named.items()}

@@ -29,7 +29,7 @@ class View:
     picture is asked at most `most_questions`, of which at most `lessons` are for practice alone, and a
     share of `put_share` is put as people put them (`asking`). `pictures`: a batch has at most so many,
     where drawing them takes longer than looking at them; None for as many as fit. In `eventful` clips as
-    much happens as can be asked about at once.
+    much happens as can be asked about at once. With `only_read` the vision side looks and learns nothing.
     """
 
     share: float
@@ -46,6 +46,7 @@ class View:
     lessons: int = 0
     pictures: int | None = None
     eventful: bool = False
+    only_read: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError for a hand that is not for training, or an unknown world."""
@@ -94,11 +95,11 @@ QUICK_VIEWS = (  # cheap to draw, for the stage that never sees a pixel
 
 # Of the questions come as people put them: politely, without a mark, with an instruction.
 PUT_SHARE = 0.3
-# A large picture is encoded once for many questions: its text costs less than its visual tokens.
-MOST_LARGE_QUESTIONS = 24
+# A picture is encoded once for many questions; the larger it is, the less they cost beside it.
+MOST_LARGE_QUESTIONS, MOST_QUESTIONS_OF_FEW, MOST_QUESTIONS_TOGETHER = 44, 28, 24
 # Few things can be asked little: there lessons make up for it, and a picture is worth as many questions.
-LESSONS, LESSONS_OF_FEW, LESSONS_OF_DRILLS = 5, 10, 18
-MOST_SMALL_QUESTIONS = 14
+LESSONS, LESSONS_OF_FEW, LESSONS_OF_DRILLS = 12, 10, 18
+MOST_SMALL_QUESTIONS, MOST_GLANCED_QUESTIONS = 14, 24
 LARGE, MIDDLE, BROAD, HIGH = (1024, 1024), (768, 768), (1280, 800), (800, 1280)
 MODEST, DRILLED = (384, 384), (288, 288)
 RICHER = tuple(RICHER_KINDS)
@@ -108,6 +109,7 @@ CHARTS, LINES = ("chart_highest", "bar", "chart_value"), ("board_row",)
 PAPERS, PRICES = ("form", "paper"), ("cheapest", "cheaper")
 COUNTS, PAIRS = ("count", "count_colour"), ("same_colour",)
 RELATIONS, WRITTEN = ("larger", "relation", "sign_beside"), ("number", "word", "sign_beside")
+PLACES = ("leftmost", "beside")
 
 
 def _large(
@@ -115,8 +117,11 @@ def _large(
     canvas: tuple[int, int],
     size: tuple[int, int] | None = None,
     kinds: tuple[str, ...] | None = None,
+    *,
+    only_read: bool = False,
 ) -> View:
     """A view of the large world by any hand, shown at `size` or as large as it is drawn."""
+    is_small = canvas[0] * canvas[1] <= FULL[0] * FULL[1]
     return View(
         share,
         canvas,
@@ -124,10 +129,11 @@ def _large(
         kinds=kinds,
         hand=ANY,
         world="large",
-        most_questions=MOST_LARGE_QUESTIONS,
+        most_questions=MOST_QUESTIONS_OF_FEW if is_small else MOST_LARGE_QUESTIONS,
         put_share=PUT_SHARE,
-        besides=kinds is not None,
+        besides=True,
         lessons=LESSONS,
+        only_read=only_read,
     )
 
 
@@ -137,6 +143,8 @@ def _scaled(views: Sequence[View], share: float, **changes: Any) -> tuple[View, 
     return tuple(replace(view, share=view.share / total * share, **changes) for view in views)
 
 
+# Where comparing holds back and not seeing, the vision side only looks: its backward pass is a third of a
+# step at this size.
 OF_THE_LARGE_WORLD = (
     _large(0.22, LARGE),
     _large(0.06, LARGE, FULL),
@@ -144,21 +152,23 @@ OF_THE_LARGE_WORLD = (
     _large(0.06, BROAD),
     _large(0.02, HIGH),
     _large(0.06, FULL),
-    _large(0.14, LARGE, kinds=RICHER),
-    _large(0.08, LARGE, kinds=CHARTS),
+    _large(0.14, LARGE, kinds=RICHER, only_read=True),
+    _large(0.08, LARGE, kinds=CHARTS, only_read=True),
     _large(0.06, FULL, kinds=CHARTS),
     _large(0.12, LARGE, kinds=LINES),
     _large(0.12, FULL, kinds=LINES),
     _large(0.08, LARGE, kinds=PAPERS),
     _large(0.04, MIDDLE, kinds=PAPERS),
-    _large(0.06, LARGE, kinds=PRICES),
+    _large(0.06, LARGE, kinds=PRICES, only_read=True),
     _large(0.05, MIDDLE, kinds=PRICES),
     _large(0.06, FULL, kinds=PRICES),
     _large(0.06, FULL, kinds=COUNTS),
-    _large(0.04, LARGE, kinds=PAIRS),
+    _large(0.04, LARGE, kinds=PAIRS, only_read=True),
     _large(0.06, FULL, kinds=PAIRS),
     _large(0.06, FULL, kinds=RELATIONS),
-    _large(0.06, LARGE, kinds=WRITTEN),
+    _large(0.06, LARGE, kinds=WRITTEN, only_read=True),
+    _large(0.06, LARGE, kinds=PLACES, only_read=True),
+    _large(0.04, MIDDLE, kinds=PLACES),
     _large(0.04, MIDDLE, kinds=WRITTEN),
 )
 # The same among few things, where a batch has twice as many pictures and what is looked for is found.
@@ -173,13 +183,16 @@ OF_FEWER_THINGS = (
     _large(0.44, MODEST, kinds=PAIRS),
     _large(0.14, MODEST, kinds=RELATIONS),
     _large(0.06, MODEST, kinds=WRITTEN),
+    _large(0.10, MODEST, kinds=PLACES),
 )
 
 
 # Large scenes as a glance sees them: what it must find is smaller than its tokens, the rest of the scene
 # says where it is.
 AS_GLANCED = tuple(
-    replace(_large(share, canvas, size), pictures=6, lessons=0)
+    replace(
+        _large(share, canvas, size), pictures=6, lessons=0, most_questions=MOST_GLANCED_QUESTIONS
+    )
     for share, canvas, size in (
         (0.05, LARGE, SMALL),
         (0.03, LARGE, (224, 224)),
@@ -209,7 +222,7 @@ def _together(
         source,
         kinds=kinds,
         hand=ANY,
-        most_questions=MOST_LARGE_QUESTIONS,
+        most_questions=MOST_QUESTIONS_TOGETHER,
         put_share=PUT_SHARE,
         blocks=blocks,
         eventful=eventful,
@@ -245,27 +258,30 @@ SMALL_LESSONS = tuple(
         (0.06, ("cheapest",)),
     )
 )
-DRILLS = View(
-    0.18,
-    DRILLED,
-    DRILLED,
-    "drills",
-    hand=ANY,
-    put_share=PUT_SHARE,
-    lessons=LESSONS_OF_DRILLS,
-    most_questions=LESSONS_OF_DRILLS,
+DRILLS = tuple(
+    View(
+        share,
+        size,
+        size,
+        "drills",
+        hand=ANY,
+        put_share=PUT_SHARE / 3,  # most as short as they are: more fit
+        lessons=LESSONS_OF_DRILLS,
+        most_questions=LESSONS_OF_DRILLS,
+    )
+    for share, size in ((0.24, DRILLED), (0.12, MODEST), (0.06, (480, 480)))
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.22, **WITH_LESSONS),
-    *_scaled(LABELLED_VIEWS, 0.10, hand=ANY, **WITH_LESSONS),
-    View(0.06, FULL, FULL, "plates", hand=ANY, world="large"),
+    *_scaled(VIEWS, 0.16, **WITH_LESSONS),
+    *_scaled(LABELLED_VIEWS, 0.08, hand=ANY, **WITH_LESSONS),
+    View(0.03, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
-    View(0.10, SMALL, SMALL, "plates", hand=ANY, world="large"),
+    View(0.05, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
-    DRILLS,
-    *_scaled(OF_FEWER_THINGS, 0.22, lessons=LESSONS_OF_FEW),
-    *_scaled(OF_THE_LARGE_WORLD, 0.60),
+    *DRILLS,
+    *_scaled(OF_FEWER_THINGS, 0.26, lessons=LESSONS_OF_FEW),
+    *_scaled(OF_THE_LARGE_WORLD, 0.56),
     *AS_GLANCED,
     *TOGETHER,
 )
