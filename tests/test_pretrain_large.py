@@ -1,6 +1,7 @@
 """Pretraining in the large world: what it is given, what can be spelled and labelled, what it publishes."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -139,13 +140,20 @@ def test_lessons_are_true_of_the_scene():
             scene = make_scene(seed, kinds=["cheapest"])
         by_name = {thing.name: thing for thing in scene.objects}
         for asked in lessons(rng, scene, 12):
-            assert bool(asked.boxes) == (asked.kind != "lesson_more")
+            assert bool(asked.boxes) == (asked.kind not in ("lesson_more", "lesson_if"))
             words = asked.text.rstrip("?.").replace(",", "").split()
             seen.add(asked.kind)
             if asked.kind == "lesson_more":
                 a, b = (int(word.lstrip("$")) for word in (words[3], words[5]))
                 told = int(asked.answer.lstrip("$"))
                 assert told == (max(a, b) if words[2] == "more" else min(a, b))
+            elif asked.kind == "lesson_if":
+                told = dict(re.findall(r"the (\w+) (?:is|costs) \$?(\w+)", asked.text))
+                if "colour" in words:
+                    assert told[asked.answer] == told[words[-1]] and asked.answer != words[-1]
+                else:
+                    best = (min if words[-1] == "cheaper" else max)(told, key=told.get)
+                    assert asked.answer == best
             elif asked.kind == "lesson_over" and words[0] == "does":
                 price = int(by_name[words[2]].detail.lstrip("$"))
                 assert (asked.answer == "yes") == (price > int(words[-1].lstrip("$")))

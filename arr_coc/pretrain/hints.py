@@ -58,7 +58,12 @@ class Named:
         self.classes: dict[str, dict[str, int]] = {}
 
     def hints(self, question: Question) -> list[Hint]:
-        """For every thing that the question names, for its evidence, and for the thing that answers it."""
+        """For every thing that the question names, for its evidence, and for the thing that answers it.
+
+        None where no evidence is in the picture.
+        """
+        if not question.boxes:
+            return []
         found = []
         for match in self.pattern.finditer(question.text.lower()):
             name = match.group()
@@ -67,8 +72,7 @@ class Named:
             boxes = (self._shares(self.things[name].box),)
             found.append(Hint(WORD, match.end(), boxes, self.classes[name]))
         end = len(question.text)
-        if question.boxes:
-            found.append(Hint(EVIDENCE, end, tuple(map(self._shares, question.boxes)), {}))
+        found.append(Hint(EVIDENCE, end, tuple(map(self._shares, question.boxes)), {}))
         if answer := self.things.get(question.answer.lower()):
             found.append(Hint(ANSWER, end, (self._shares(answer.box),), {}))
         return found

@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from arr_coc.scenes import questions
+from arr_coc.scenes import drawing, questions
 from arr_coc.scenes.canvas import Scene
 from arr_coc.scenes.layouts.facts import Facts
 from arr_coc.scenes.questions import Question, Thing
@@ -27,7 +27,7 @@ ROUNDS = 2  # in which what the large world asks is asked, each time about other
 FEW = 8  # things that are compared or counted all together, at most
 # The share of a lesson's questions that is used: what is learned is only kept up.
 SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.3, "found": 0.2, "over": 0.3, "how_many": 0.4}
-SHARES |= {"relation": 0.4}
+SHARES |= {"relation": 0.25}
 
 
 Lesson = Callable[[np.random.Generator, Asked], Iterator[Question]]
@@ -57,6 +57,26 @@ def _more(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     else:
         text = f"which is less, {sign}{first} or {sign}{second}?"
         yield Question(text, f"{sign}{min(first, second)}", LESSON)
+
+
+def _if(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
+    """Prices or colours are told, and compared as those of a picture are: no picture is needed."""
+    names = sorted({thing.name for thing in asked.objects})
+    for _ in range(ROUNDS if len(names) > 1 else 0):
+        first, second, *more = (str(names[i]) for i in rng.permutation(len(names))[:3])
+        if more and rng.random() < 0.5:
+            alike, unlike = rng.permutation(list(drawing.COLOURS))[:2]
+            colours = {first: alike, second: alike, more[0]: unlike}
+            told = [f"the {name} is {colours[name]}" for name in rng.permutation(list(colours))]
+            text = f"if {', '.join(told)}, what has the same colour as the {first}?"
+            yield Question(text, second, LESSON)
+        else:
+            low, high = sorted(rng.choice(np.arange(*NUMBERS), 2, replace=False))
+            costs = {first: low, second: high}
+            told = [f"the {name} costs ${costs[name]}" for name in rng.permutation(list(costs))]
+            is_least = rng.random() < 0.5
+            text = f"if {', '.join(told)}, which is {'cheaper' if is_least else 'dearer'}?"
+            yield Question(text, first if is_least else second, LESSON)
 
 
 def _over(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
@@ -145,6 +165,7 @@ def _as_in_the_large_world(kind: str) -> Lesson:
 
 LESSONS: dict[str, Lesson] = {
     "more": _more,
+    "if": _if,
     "over": _over,
     "found": _found,
     "aloud": _aloud,

@@ -22,7 +22,9 @@ from arr_coc.scenes.questions import Question
 Scores = dict[str, float]
 
 DENSE_WEIGHT_IN_JOINT = 0.25  # weight of the read-outs' losses, against 1 for the answers
-HINT_WEIGHT = 0.25  # of the losses of hints, the same
+# Of the losses of hints, the same. What is true of a thing is a mean over many attributes, and has to be
+# known for sure before two things can be compared.
+HINT_WEIGHTS = {"hint_word": 0.5, "hint_what": 1.0, "hint_evidence": 0.25, "hint_answer": 0.5}
 CODE_DROPOUT = 0.06  # this share of the codes shows nothing, as the vision side will err too
 READING = ("tens", "units", "word", "characters")  # what practice with plates reports
 
@@ -64,15 +66,16 @@ def joint_loss(run: Run, batch: Batch) -> tuple[torch.Tensor, Scores]:
 
     A batch may have no questions (reading practice) or no labels (easy-VQA, clips, several pictures).
     """
-    if batch.only_read:
+    if batch.only_read and any(batch.questions):
         with torch.no_grad():
             planes = encode_pictures(run, batch.images)
         return question_loss(run, batch, planes)
     planes = encode_pictures(run, batch.images)
     named = run.heads.losses(planes[0], batch.cells_on(run.device), *batch.grid)
     values = {key: value.item() for key, value in named.items()}
-    if not any(batch.questions):
-        return sum(named.values()), {f"plates_{key}": values[key] for key in READING}
+    if not any(batch.questions):  # by chance, a clip may have none: then nothing is learned of it
+        practised = {f"plates_{key}": values[key] for key in READING if key in values}
+        return sum(named.values(), 0 * planes[0].sum()), practised
     loss, scores = question_loss(run, batch, planes)
     if not named:
         return loss, scores
@@ -116,7 +119,8 @@ def question_loss(
     loss = F.cross_entropy(logits, packed.labels)
     hinted = hint_losses(run, batch, packed, layers)
     values = {key: value.item() for key, value in hinted.items()}
-    return loss + HINT_WEIGHT * sum(hinted.values()), scores | {"answers": loss.item()} | values
+    scores |= {"answers": loss.item()} | values
+    return loss + sum(HINT_WEIGHTS[name] * value for name, value in hinted.items()), scores
 
 
 def hint_losses(

@@ -269,7 +269,7 @@ DRILLS = tuple(
         lessons=LESSONS_OF_DRILLS,
         most_questions=LESSONS_OF_DRILLS,
     )
-    for share, size in ((0.24, DRILLED), (0.12, MODEST), (0.06, (480, 480)))
+    for share, size in ((1.20, DRILLED), (0.60, MODEST), (0.30, (480, 480)))
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
