@@ -22,9 +22,9 @@ LESSON = "lesson"  # the kind of question, until `lessons` says of which
 NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
 MOST = 2  # things that are compared
-PER_LESSON = 6  # questions of one lesson about a picture, at most
+PER_LESSON = 8  # questions of one lesson about a picture, at most
 ROUNDS = 2  # in which what the large world asks is asked, each time about other things
-FEW = 8  # things that are compared or counted all together, at most
+FEW = 16  # things that are compared or counted all together, at most
 # The share of a lesson's questions that is used: what is learned is only kept up.
 SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.3, "found": 0.2, "over": 0.3, "how_many": 0.4}
 SHARES |= {"relation": 0.25}

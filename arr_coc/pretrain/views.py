@@ -101,7 +101,7 @@ MOST_LARGE_QUESTIONS, MOST_QUESTIONS_OF_FEW, MOST_QUESTIONS_TOGETHER = 44, 28, 2
 LESSONS, LESSONS_OF_FEW, LESSONS_OF_DRILLS = 12, 10, 18
 MOST_SMALL_QUESTIONS, MOST_GLANCED_QUESTIONS = 14, 24
 LARGE, MIDDLE, BROAD, HIGH = (1024, 1024), (768, 768), (1280, 800), (800, 1280)
-MODEST, DRILLED = (384, 384), (288, 288)
+MODEST = (384, 384)
 RICHER = tuple(RICHER_KINDS)
 # Kinds that are learned slowly, those together that a layout can be asked at once: left to chance, half of
 # the questions were of four easy kinds, and these got less than one in a hundred each.
@@ -258,18 +258,22 @@ SMALL_LESSONS = tuple(
         (0.06, ("cheapest",)),
     )
 )
+# Share and side. What was at chance among all other views, which thing has the same colour and which of two
+# is cheaper, was learned within an hour in which half of the batches were drills.
+DRILL_SIDES = ((0.80, 288), (0.40, 384), (0.25, 480), (0.20, 672), (0.15, 960))
 DRILLS = tuple(
     View(
         share,
-        size,
-        size,
+        (side, side),
+        (side, side),
         "drills",
         hand=ANY,
         put_share=PUT_SHARE / 3,  # most as short as they are: more fit
-        lessons=LESSONS_OF_DRILLS,
-        most_questions=LESSONS_OF_DRILLS,
+        lessons=LESSONS_OF_DRILLS if side < MIDDLE[0] else MOST_LARGE_QUESTIONS,
+        most_questions=LESSONS_OF_DRILLS if side < MIDDLE[0] else MOST_LARGE_QUESTIONS,
+        only_read=side >= MIDDLE[0],
     )
-    for share, size in ((1.20, DRILLED), (0.60, MODEST), (0.30, (480, 480)))
+    for share, side in DRILL_SIDES
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
