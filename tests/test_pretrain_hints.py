@@ -64,8 +64,11 @@ def test_a_hint_tells_the_box_and_the_classes_of_what_is_named(scene):
 def test_the_thing_that_answers_has_a_hint_too(scene):
     named = Named(scene, 12, 12)
     name, thing = next(iter(named.things.items()))
-    (hint,) = named.hints(Question("what is leftmost?", name, "leftmost"))
-    assert hint.of == ANSWER and hint.boxes == (tuple(side / SIDE for side in thing.box),)
+    evidence, hint = named.hints(Question("what is leftmost?", name, "leftmost", (thing.box,)))
+    assert (evidence.of, hint.of) == (EVIDENCE, ANSWER)
+    assert evidence.boxes == hint.boxes == (tuple(side / SIDE for side in thing.box),)
+    # Where the picture holds no evidence, as where all is told, its things are not what is meant.
+    assert named.hints(Question(f"if the {name} costs $10?", name, "lesson_if")) == []
 
 
 def test_what_has_the_name_of_another_gets_no_hint(scene):

@@ -277,7 +277,7 @@ DRILLS = tuple(
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.16, **WITH_LESSONS),
+    *_scaled(VIEWS, 0.20, **WITH_LESSONS),
     *_scaled(LABELLED_VIEWS, 0.08, hand=ANY, **WITH_LESSONS),
     View(0.03, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
