@@ -190,7 +190,7 @@ def test_lessons_are_true_of_the_scene():
                 told = [thing.box for thing in scene.objects if thing.name == asked.answer]
                 assert set(told) & set(asked.boxes) and asked.answer not in words
             elif asked.kind in ("lesson_larger", "lesson_cheaper"):
-                assert len({word for word in words if word in by_name}) == 2
+                assert 2 <= len({word for word in words if word in by_name}) <= 4
                 assert asked.answer in words
     assert seen == {f"lesson_{name}" for name in LESSONS}
     assert lessons(rng, scene, 0) == [] and len(lessons(rng, scene, 2)) == 2

@@ -21,7 +21,7 @@ from arr_coc.scenes.wordings import worded
 LESSON = "lesson"  # the kind of question, until `lessons` says of which
 NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
-MOST = 2  # things that are compared
+MOST = 4  # things that are compared
 PER_LESSON = 8  # questions of one lesson about a picture, at most
 ROUNDS = 2  # in which what the large world asks is asked, each time about other things
 FEW = 16  # things that are compared or counted all together, at most
