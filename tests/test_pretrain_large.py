@@ -97,13 +97,16 @@ def test_the_large_views_show_both_worlds_and_all_hands():
         for view in some:
             assert view.size[0] % CELL == view.size[1] % CELL == 0
             assert np.prod(view.size) <= MAX_TOKENS["large"] * CELL**2
-    total = sum(view.share for view in JOINT)
+    scenes = [view for view in JOINT if view.source != "drills"]
+    total = sum(view.share for view in scenes)
     shares = {
-        world: sum(v.share for v in JOINT if v.world == world) / total
+        world: sum(v.share for v in scenes if v.world == world) / total
         for world in ("small", "large")
     }
-    assert min(shares.values()) > 0.25
-    assert 0.05 < sum(v.share for v in JOINT if v.hand == hands.HOME) / total < 0.5
+    assert min(shares.values()) > 0.3
+    assert 0.1 < sum(v.share for v in scenes if v.hand == hands.HOME) / total < 0.5
+    drilled = sum(view.share for view in views.DRILLS)
+    assert 0.4 < drilled / (total + drilled) < 0.6
     sizes = {view.size for view in JOINT if view.world == "large"}
     assert {(1024, 1024), (768, 768), (1280, 800), (512, 512)} <= sizes
     asked = {kind for view in views.OF_THE_LARGE_WORLD for kind in view.kinds or ()}

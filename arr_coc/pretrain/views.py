@@ -258,9 +258,7 @@ SMALL_LESSONS = tuple(
         (0.06, ("cheapest",)),
     )
 )
-# Share and side. What was at chance among all other views, which thing has the same colour and which of two
-# is cheaper, was learned within an hour in which half of the batches were drills.
-DRILL_SIDES = ((0.80, 288), (0.40, 384), (0.25, 480), (0.20, 672), (0.15, 960))
+# Half of the batches: with fewer, what has the same colour and which of two is cheaper stayed at chance.
 DRILLS = tuple(
     View(
         share,
@@ -269,11 +267,17 @@ DRILLS = tuple(
         "drills",
         hand=ANY,
         put_share=PUT_SHARE / 3,  # most as short as they are: more fit
-        lessons=LESSONS_OF_DRILLS if side < MIDDLE[0] else MOST_LARGE_QUESTIONS,
-        most_questions=LESSONS_OF_DRILLS if side < MIDDLE[0] else MOST_LARGE_QUESTIONS,
-        only_read=side >= MIDDLE[0],
+        lessons=most,
+        most_questions=most,
+        only_read=only_read,
     )
-    for share, side in DRILL_SIDES
+    for share, side, most, only_read in (
+        (0.80, 288, LESSONS_OF_DRILLS, False),
+        (0.40, 384, LESSONS_OF_DRILLS, False),
+        (0.25, 480, LESSONS_OF_DRILLS, False),
+        (0.20, 672, LESSONS_OF_DRILLS, False),
+        (0.15, 960, MOST_LARGE_QUESTIONS, True),
+    )
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
