@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import arr_coc
 from arr_coc.pretrain import __main__ as pretrain
+from arr_coc.pretrain.clip_lessons import CLIP_LESSONS, clip_lessons
 from arr_coc.pretrain.data import Batches
 from arr_coc.pretrain.hints import (
     ANSWER,
@@ -16,14 +18,17 @@ from arr_coc.pretrain.hints import (
     WORD,
     Hint,
     Named,
+    NamedTogether,
     Pointed,
     Pointer,
     pointed,
 )
-from arr_coc.pretrain.labels import COLOUR_NAMES
+from arr_coc.pretrain.labels import COLOUR_NAMES, WRITTEN_WORDS
 from arr_coc.pretrain.run import begin
 from arr_coc.pretrain.stages import joint_loss
-from arr_coc.pretrain.views import OF_FEWER_THINGS
+from arr_coc.pretrain.views import OF_FEWER_THINGS, TOGETHER
+from arr_coc.scenes.moments import ClipQuestion
+from arr_coc.scenes.moving import make_clip
 from arr_coc.scenes.questions import Question
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
@@ -69,6 +74,83 @@ def test_the_thing_that_answers_has_a_hint_too(scene):
     assert evidence.boxes == hint.boxes == (tuple(side / SIDE for side in thing.box),)
     # Where the picture holds no evidence, as where all is told, its things are not what is meant.
     assert named.hints(Question(f"if the {name} costs $10?", name, "lesson_if")) == []
+
+
+def test_what_is_written_and_answers_has_a_hint_and_so_has_a_chart_s_title():
+    of_signs = make_scene(3, world="large", kinds=["sign_beside"], size=(768, 768))
+    question = of_signs.questions[0]
+    *_, answer = Named(of_signs, 12, 12).hints(question)
+    sign = next(t for t in of_signs.objects if t.detail == question.answer)
+    assert answer.of == ANSWER
+    assert answer.boxes == (tuple(side / 768 for side in sign.detail_box),)
+    of_charts = make_scene(3, world="large", kinds=["bar"], size=(SIDE, SIDE))
+    chart = next(c for c in of_charts.facts.charts if c.title != "revenue")
+    question = Question(f"which has the highest {chart.title}?", "", "bar", (chart.title_box,))
+    title, evidence = Named(of_charts, 12, 12).hints(question)
+    assert (title.of, evidence.of) == (WORD, EVIDENCE)
+    assert title.boxes == (tuple(side / SIDE for side in chart.title_box),)
+    assert title.classes["word"] == WRITTEN_WORDS.index(chart.title)
+
+
+def test_all_moments_of_a_thing_are_one_place(run):
+    clip = make_clip(DEV_SEED, groups=4, size=(192, 192), kinds=["appears"])
+    question = next(q for q in clip.questions if q.kind == "appears")
+    named = NamedTogether((192, 192), clip.told)
+    evidence, answer = named.hints(question)
+    assert (evidence.of, answer.of) == (EVIDENCE, ANSWER)
+    assert evidence.blocks == tuple(moment for moment, _ in question.evidence)
+    assert answer.blocks == evidence.blocks  # it is there from the moment at which it appears
+    told = ClipQuestion(f"is the {question.answer} there?", "yes", "lesson_then", question.evidence)
+    word = named.hints(told)[0]
+    assert word.of == WORD and word.boxes == evidence.boxes
+    packed = run.packer.pack([[question]], 6, 6, blocks=4, seconds=(0.5, 1.5, 2.5, 3.5))
+    asked = pointed(run.packer, packed, [[question]], [[[evidence, answer]]], (6, 6), 4)
+    assert asked.cells.shape == (2, 4 * 36) and asked.hint_of.tolist() == [0, 1]
+    moments = asked.cells.view(2, 4, 36).any(-1)[0].nonzero().flatten().tolist()
+    assert moments == sorted(evidence.blocks)
+
+
+@pytest.mark.parametrize("view", [TOGETHER[0], TOGETHER[-1]], ids=lambda view: view.source)
+def test_clips_and_several_pictures_have_hints(run, view):
+    batch = Batches([view], tokens=300, steps=1, first_seed=DEV_SEED)[0]
+    _, scores = joint_loss(run, batch)
+    assert "hint_evidence" in scores and ("hint_word" in scores) == (view.source == "clips")
+    packed = run.packer.pack(
+        batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
+    )
+    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid, batch.blocks)
+    assert asked.cells.shape[1] == batch.blocks * batch.grid[0] * batch.grid[1]
+
+
+def test_lessons_of_clips_are_true_of_their_things():
+    rng, seen = np.random.default_rng(1), set()
+    for seed in range(12):
+        clip = make_clip(
+            seed, groups=6, size=(192, 192), kinds=["appears", "end_colour"], eventful=True
+        )
+        by_name = {actor.name: actor for actor in clip.told.actors}
+        for asked in clip_lessons(rng, clip, 12):
+            seen.add(asked.kind)
+            words = asked.text.rstrip("?").split()
+            actor = next(by_name[word] for word in words if word in by_name)
+            if asked.kind == "lesson_then":
+                there = actor.shown[-1 if words[-1] == "end" else 0]
+                assert (asked.answer == "yes") == there
+            elif asked.kind == "lesson_becomes":
+                happens = {"move": "moves", "appear": "appears", "disappear": "leaves"}
+                role = happens.get(words[-1], "recolours")
+                assert (asked.answer == "yes") == (actor.role == role)
+            elif asked.kind == "lesson_at_first":
+                assert asked.answer == actor.colours[-1 if words[-1] == "end" else 0]
+                assert {actor.colours[moment] for moment, _ in asked.evidence} == {asked.answer}
+            else:
+                assert asked.answer == ("disappears" if actor.shown[0] else "appears")
+    assert seen == {f"lesson_{name}" for name in CLIP_LESSONS}
+    assert clip_lessons(rng, clip, 0) == []
+    for kinds in (["colour"], ["number"]):
+        for seed in range(20):
+            panned = make_clip(seed, groups=4, size=(192, 192), kinds=kinds)
+            assert not clip_lessons(rng, panned, 12) or not (panned.pans or panned.cuts)
 
 
 def test_what_has_the_name_of_another_gets_no_hint(scene):

@@ -141,6 +141,9 @@ def test_lessons_are_true_of_the_scene():
         scene = make_scene(seed, world="large", kinds=["cheaper", "same_colour"], hand=hands.ANY)
         if seed % 2:  # few enough for what compares all of them
             scene = make_scene(seed, kinds=["cheapest"])
+        if seed % 4 == 2:
+            kind = ("board_row", "bar", "sign_beside")[seed // 4 % 3]
+            scene = make_scene(seed, world="large", kinds=[kind], size=(384, 384), besides=True)
         by_name = {thing.name: thing for thing in scene.objects}
         for asked in lessons(rng, scene, 12):
             assert bool(asked.boxes) == (asked.kind not in ("lesson_more", "lesson_if"))
@@ -160,6 +163,39 @@ def test_lessons_are_true_of_the_scene():
             elif asked.kind == "lesson_over" and words[0] == "does":
                 price = int(by_name[words[2]].detail.lstrip("$"))
                 assert (asked.answer == "yes") == (price > int(words[-1].lstrip("$")))
+            elif asked.kind == "lesson_line" and words[0] == "does":
+                line = next(li for li in scene.facts.lines if li.cells["place"].detail == words[4])
+                assert (asked.answer == "yes") == (line.cells["gate"].detail == words[-1])
+            elif asked.kind == "lesson_line":
+                cells = [cell for li in scene.facts.lines for cell in li.cells.values()]
+                assert asked.answer in {cell.detail for cell in cells if cell.box in asked.boxes}
+            elif asked.kind == "lesson_chart":
+                chart = next(
+                    c for c in scene.facts.charts if c.title in words or c.title == "revenue"
+                )
+                chart = next((c for c in scene.facts.charts if c.title in words), chart)
+                bars = {bar.name: int(bar.detail) for bar in chart.bars}
+                named = [bars[word] for word in words if word in bars]
+                if words[:2] == ["what", "is"] and named:
+                    assert int(asked.answer) == named[0]
+                elif words[-1].isdigit():
+                    assert bars[asked.answer] == int(words[-1])
+                else:
+                    assert bars[asked.answer] in (max(named or bars.values()), min(bars.values()))
+            elif asked.kind == "lesson_sign":
+                read = {sign.detail for _, thing, sign in scene.facts.signs if thing.name in words}
+                assert asked.answer in read
+            elif asked.kind == "lesson_further":
+                a, b = (by_name[word] for word in words if word in by_name)
+                first, other = (a, b) if asked.answer == a.name else (b, a)
+                axis = words[3] in ("up", "down")
+                off = first.box[axis] + first.box[axis + 2] - other.box[axis] - other.box[axis + 2]
+                assert (off > 0) == (words[3] in ("right", "down"))
+            elif asked.kind == "lesson_beside":
+                assert by_name[asked.answer].box in asked.boxes and asked.answer not in words
+            elif asked.kind == "lesson_how_often":
+                assert int(asked.answer) == len(asked.boxes)
+                assert len({t.name for t in scene.objects if t.box in asked.boxes}) == 1
             elif asked.kind == "lesson_found":
                 assert by_name[asked.answer].colour == words[-1]
             elif asked.answer.startswith("$"):
@@ -210,8 +246,8 @@ def test_where_the_vision_side_only_looks_it_learns_nothing(bundled_run):
         assert [side.grad is None for side in sides] == [False, only_read]
 
 
-def test_drills_have_things_of_unlike_names_in_few_colours_and_lessons_alone():
-    view = views.DRILLS[0]
+def test_drills_invite_to_compare_count_or_look_up_and_have_lessons_alone():
+    view, seen = views.DRILLS[0], set()
     batch = Batches([view], tokens=1024, steps=1, first_seed=FIRST_SEED)[0]
     assert len(batch.images) == 12 and batch.grid == (9, 9)
     kinds = {question.kind for about in batch.questions for question in about}
@@ -222,13 +258,28 @@ def test_drills_have_things_of_unlike_names_in_few_colours_and_lessons_alone():
         style = hands.style_of(hands.ANY, seed, first_held_out_seed=DEV_SEED)
         scene = drill(np.random.default_rng(seed), view.canvas, style)
         names = [thing.name for thing in scene.objects]
-        assert len(set(names)) == len(names) >= drills.FEWEST
-        assert len({thing.colour for thing in scene.objects}) <= drills.COLOURS
+        if scene.facts.signs:
+            seen.add("signs")
+            assert names == ["sign" if i % 2 else names[i] for i in range(len(names))]
+            for how, thing, sign in scene.facts.signs:
+                across = sign.box[0] - thing.box[2], thing.box[1] - sign.box[3]
+                assert (
+                    across[how == "above"] >= 0 and richer.gap(thing.box, sign.box) < drills.SPACE
+                )
+        elif len(set(names)) < len(names):
+            seen.add("copies")
+            assert len(set(names)) <= drills.NAMES
+        else:
+            priced = any(thing.detail_kind == "price" for thing in scene.objects)
+            seen.add("prices" if priced else "colours")
+            assert len(names) >= drills.FEWEST
+            assert len({thing.colour for thing in scene.objects}) <= drills.COLOURS
         for i, thing in enumerate(scene.objects):
             assert (
                 0 <= thing.box[0] < thing.box[2] <= 288 and 0 <= thing.box[1] < thing.box[3] <= 288
             )
             assert all(richer.gap(thing.box, other.box) > 0 for other in scene.objects[:i])
+    assert seen == set(drills.SHARES)
 
 
 def test_the_vision_side_is_told_how_large_a_thing_is_and_which_city_is_written():

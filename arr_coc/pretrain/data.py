@@ -13,8 +13,9 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
+from arr_coc.pretrain.clip_lessons import clip_lessons
 from arr_coc.pretrain.drills import drill
-from arr_coc.pretrain.hints import Hint, Named
+from arr_coc.pretrain.hints import Hint, Named, NamedTogether
 from arr_coc.pretrain.labels import (
     ATTRIBUTES,
     CHARACTERS,
@@ -29,6 +30,7 @@ from arr_coc.pretrain.views import View
 from arr_coc.scenes import asking, drawing, large, moving, several, writing
 from arr_coc.scenes.hands import Style, style_of
 from arr_coc.scenes.moments import ClipQuestion
+from arr_coc.scenes.moving import ClipScene
 from arr_coc.scenes.questions import Question, Thing
 from arr_coc.scenes.scene import DEV_SEED, Canvas, Scene, make_scene
 
@@ -60,7 +62,7 @@ class Batch(NamedTuple):
     `images` (n, H, W, 3) uint8, of a batch of clips (n, 2, H, W, 3), a row a moment; `cells` as
     `cell_labels` gives them, each (n, h * w, ...). Where several pictures, or the moments of a clip, are
     asked together, `blocks` of them follow each other and share an entry of `questions`; `seconds` are
-    those of a clip's moments, None of pictures. `hints` of every question, where scenes were drawn.
+    those of a clip's moments, None of pictures. `hints` of every question, where something was drawn.
     With `only_read` the vision side learns nothing.
     """
 
@@ -120,19 +122,26 @@ class Batches(Dataset):
         number = step * self.world + self.rank
         rng = np.random.default_rng((self.first_seed, number, 1))
         extra: Sequence[list[Question]] = [[]] * count
-        scenes: Sequence[Scene] = ()
+        named: Sequence[Named | NamedTogether] = ()
         if view.source == "easy-vqa":
             batch = easy_vqa_batch(rng, count, view.size)
-        elif view.source in ("clips", "several"):
-            draw = clips_batch if view.source == "clips" else several_batch
+        elif view.source == "clips":
             seeds = [self._first_seed_of(number) + i for i in range(count)]
-            batch = draw(rng, seeds, view)
+            clips = draw_clips(seeds, view)
+            batch = clips_batch(rng, clips, view)
+            extra = [clip_lessons(rng, clip, view.lessons) for clip in clips]
+            named = [NamedTogether(view.size, clip.told) for clip in clips]
+        elif view.source == "several":
+            seeds = [self._first_seed_of(number) + i for i in range(count)]
+            batch = several_batch(rng, seeds, view)
+            named = [NamedTogether(view.size, None)] * count
         elif view.source == "plates":
             batch = collate(self._plates(view, rng, number, count), view.size)
         else:
             scenes = self._scenes(view, rng, step, count)
             batch = collate(scenes, view.size)
             extra = [lessons(rng, scene, view.lessons) for scene in scenes]
+            named = [Named(scene, *batch.grid) for scene in scenes]
         per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count
         most = max(FEWEST_QUESTIONS, min(view.most_questions, per_picture))
         thinned = view.world == "small" or view.besides
@@ -143,7 +152,7 @@ class Batches(Dataset):
         if view.put_share:
             chosen = [[_put(q, rng, view.put_share) for q in about] for about in chosen]
         batch = batch._replace(questions=chosen, only_read=view.only_read)
-        return batch._replace(hints=_hints(scenes, batch)) if scenes else batch
+        return batch._replace(hints=_hints(named, batch)) if named else batch
 
     def _view(self, step: int) -> View:
         """The same for all processes, so that none waits for a slower batch."""
@@ -200,9 +209,8 @@ def _chosen(
     return [kept[i] for i in rng.permutation(len(kept))[:most]]
 
 
-def _hints(scenes: Sequence[Scene], batch: Batch) -> list[list[list[Hint]]]:
-    """The hints of a batch's questions about `scenes`."""
-    named = (Named(scene, *batch.grid) for scene in scenes)
+def _hints(named: Sequence[Named | NamedTogether], batch: Batch) -> list[list[list[Hint]]]:
+    """The hints of a batch's questions about what was drawn."""
     return [
         [things.hints(question) for question in about]
         for things, about in zip(named, batch.questions, strict=True)
@@ -307,12 +315,16 @@ def easy_vqa_batch(rng: np.random.Generator, count: int, size: tuple[int, int]) 
     return Batch(images, _unlabelled(count, size), questions)
 
 
-def clips_batch(rng: np.random.Generator, seeds: Sequence[int], view: View) -> Batch:
-    """The drawn clips of some seeds, all as fast: what stands before their questions is the same."""
-    fps = moving.FPS[rng.integers(len(moving.FPS))]
+def draw_clips(seeds: Sequence[int], view: View) -> list[ClipScene]:
+    """The clips of some seeds."""
     how = {"groups": view.blocks, "size": view.size, "kinds": view.kinds, "hand": view.hand,
            "eventful": view.eventful}  # fmt: skip
-    clips = [moving.make_clip(seed, **how) for seed in seeds]
+    return [moving.make_clip(seed, **how) for seed in seeds]
+
+
+def clips_batch(rng: np.random.Generator, clips: Sequence[ClipScene], view: View) -> Batch:
+    """Drawn clips, all as fast: what stands before their questions is the same."""
+    fps = moving.FPS[rng.integers(len(moving.FPS))]
     frames = torch.from_numpy(np.stack([np.asarray(f) for clip in clips for f in clip.frames]))
     images = frames.unflatten(0, (-1, moving.FRAMES))  # (n * blocks, 2, H, W, 3)
     # A moment's time is the mean of its frames', as the stock processor has it.

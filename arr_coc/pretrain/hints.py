@@ -7,17 +7,18 @@ with the others (`codes.Heads`).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from arr_coc.pretrain.labels import ATTRIBUTES, thing_classes
+from arr_coc.pretrain.labels import ATTRIBUTES, COLOUR_NAMES, thing_classes
 from arr_coc.pretrain.packing import Packed, Packer, prompt_of
 from arr_coc.scenes.canvas import Scene
 from arr_coc.scenes.drawing import Box
+from arr_coc.scenes.moments import ClipQuestion, Evidence, Told
 from arr_coc.scenes.questions import Question, Thing
 
 # What is asked of a thing where it is named, among the attributes that visual tokens carry.
@@ -36,13 +37,16 @@ class Hint(NamedTuple):
 
     `of`: `WORD`, `EVIDENCE` or `ANSWER`; `end`: the character after the word in the question's text, its
     length for the others; `boxes`: where it is, in shares of the picture's width and height; `classes`:
-    what is true of the thing that the word names.
+    what is true of the thing that the word names; `blocks`: of each box which of the pictures that stand
+    together it is in, or which moment of a clip, all of them being one place; empty for a single picture,
+    where every box has to be seen.
     """
 
     of: int
     end: int
     boxes: tuple[Box, ...]
     classes: dict[str, int]
+    blocks: tuple[int, ...] = ()
 
 
 class Named:
@@ -50,11 +54,12 @@ class Named:
 
     def __init__(self, scene: Scene, h: int, w: int) -> None:
         self.scene, self.grid = scene, (h, w)
-        named = [(_called(thing), thing) for thing in scene.objects]
+        charts = scene.facts.charts if scene.facts else ()
+        titles = [Thing("", "", c.title_box, "cell", c.title, c.title_box) for c in charts]
+        named = [(_called(thing), thing) for thing in (*scene.objects, *titles)]
         names = [name for name, _ in named]
         self.things = {name: thing for name, thing in named if name and names.count(name) == 1}
-        longest_first = sorted(self.things, key=len, reverse=True)
-        self.pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first)) or '$.'})(?!\w)")
+        self.pattern = _any_of(self.things)
         self.classes: dict[str, dict[str, int]] = {}
 
     def hints(self, question: Question) -> list[Hint]:
@@ -73,13 +78,64 @@ class Named:
             found.append(Hint(WORD, match.end(), boxes, self.classes[name]))
         end = len(question.text)
         found.append(Hint(EVIDENCE, end, tuple(map(self._shares, question.boxes)), {}))
-        if answer := self.things.get(question.answer.lower()):
-            found.append(Hint(ANSWER, end, (self._shares(answer.box),), {}))
+        if (box := self._answer(question)) is not None:
+            found.append(Hint(ANSWER, end, (self._shares(box),), {}))
         return found
 
+    def _answer(self, question: Question) -> Box | None:
+        """Where the thing is, or the writing, that answers; None where no such thing is evidence."""
+        answer = question.answer.lower()
+        for thing in self.scene.objects:
+            if thing.box in question.boxes and _called(thing) == answer:
+                return thing.box
+            if thing.detail_box in question.boxes and thing.detail == answer:
+                return thing.detail_box
+        return None
+
     def _shares(self, box: Box) -> Box:
-        width, height = self.scene.image.size
-        return box[0] / width, box[1] / height, box[2] / width, box[3] / height
+        return _in_shares(box, self.scene.image.size)
+
+
+class NamedTogether:
+    """What is asked of several pictures, or of a clip: where its evidence lies, and a clip's things.
+
+    `size` is (width, height) of each picture, in pixels; `told` what is known of a clip.
+    """
+
+    def __init__(self, size: tuple[int, int], told: Told | None) -> None:
+        self.size = size
+        seen = zip(told.actors, told.visible, strict=True) if told else ()
+        self.things = {actor.name: (actor, places) for actor, places in seen if places}
+        self.pattern = _any_of(self.things)
+
+    def hints(self, question: ClipQuestion) -> list[Hint]:
+        """As of `Named`, all moments of a thing being one place."""
+        found = []
+        for match in self.pattern.finditer(question.text.lower()):
+            actor, places = self.things[match.group()]
+            one_colour = actor.colours[0] and len(set(actor.colours)) == 1
+            classes = {"colour": COLOUR_NAMES.index(actor.colours[0])} if one_colour else {}
+            found.append(self._hint(WORD, match.end(), places, classes))
+        end = len(question.text)
+        if question.evidence:
+            found.append(self._hint(EVIDENCE, end, question.evidence, {}))
+        if question.answer in self.things:
+            found.append(self._hint(ANSWER, end, self.things[question.answer][1], {}))
+        return found
+
+    def _hint(self, of: int, end: int, places: Evidence, classes: dict[str, int]) -> Hint:
+        boxes = tuple(_in_shares(box, self.size) for _, box in places)
+        return Hint(of, end, boxes, classes, tuple(block for block, _ in places))
+
+
+def _any_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Matches any of the names as a whole word, the longest first; nothing where there are none."""
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first)) or '$.'})(?!\w)")
+
+
+def _in_shares(box: Box, size: tuple[int, int]) -> Box:
+    return box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]
 
 
 def _called(thing: Thing) -> str:
@@ -97,14 +153,14 @@ class HintHeads(nn.Module):
         self.read = nn.ModuleDict({key: nn.Linear(width, ATTRIBUTES[key]) for key in ASKED})
 
     def losses(
-        self, layers: Sequence[torch.Tensor], asked: "Pointed", prefix: slice
+        self, layers: Sequence[torch.Tensor], asked: "Pointed", prefix: slice | torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Losses by name: where each hint points, and what is true of what is named.
 
         Args:
             layers: hidden states `(B, L, D)` before the first and after every layer.
             asked: of the hints of all questions.
-            prefix: where the visual tokens stand in each sequence.
+            prefix: where the visual tokens stand in each sequence, as a slice or as indices.
         """
         last, losses = len(layers) - 1, {}
         for of, pointer in enumerate(self.pointers):
@@ -131,7 +187,7 @@ class Pointed(NamedTuple):
     """The hints of a batch of n: where they stand, where they point, what they say.
 
     `rows`, `columns` (n,): a hint's token; `of` (n,): what it is of; `classes` (n, len(ASKED)); `cells`
-    (boxes, h * w): the visual tokens of each box, `hint_of` (boxes,) whose it is.
+    (boxes, blocks * h * w): the visual tokens of each box, `hint_of` (boxes,) whose it is.
     """
 
     rows: torch.Tensor
@@ -152,11 +208,15 @@ class Pointed(NamedTuple):
 def pointed(
     packer: Packer,
     packed: Packed,
-    questions: Sequence[Sequence[Question]],
+    questions: Sequence[Sequence[Question | ClipQuestion]],
     hints: Sequence[Sequence[Sequence[Hint]]],
     grid: tuple[int, int],
+    blocks: int = 1,
 ) -> Pointed | None:
-    """The hints of all questions that `packed` was made of; None where there is none."""
+    """The hints of all questions that `packed` was made of; None where there is none.
+
+    `grid` is of each of the `blocks` that stand together.
+    """
     firsts = _first_of_each(packed.question_of)
     asked = [(question, its) for about, of in zip(questions, hints, strict=True)
              for question, its in zip(about, of, strict=True)]  # fmt: skip
@@ -166,9 +226,14 @@ def pointed(
         start = last + 1 - len(packer.ids(prompt_of(question)))
         for hint in its:
             before = len(packer.ids(question.text[: hint.end]))  # tokens up to where the word ends
-            for box in hint.boxes:
-                cells.append(_cells(box, *grid))
-                hint_of.append(len(rows))
+            places = [_cells(box, *grid) for box in hint.boxes]
+            if hint.blocks:
+                together = torch.zeros(blocks, grid[0] * grid[1], dtype=torch.bool)
+                for block, place in zip(hint.blocks, places, strict=True):
+                    together[block] |= place
+                places = [together.flatten()]
+            cells += places
+            hint_of += [len(rows)] * len(places)
             rows.append(int(packed.rows[label]))
             columns.append(start + before - 1 if hint.of == WORD else last)
             kinds.append(hint.of)
@@ -205,7 +270,9 @@ class Pointer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.query, self.key = nn.Linear(width, POINTER_WIDTH), nn.Linear(width, POINTER_WIDTH)
 
-    def forward(self, hidden: torch.Tensor, asked: Pointed, prefix: slice) -> torch.Tensor:
+    def forward(
+        self, hidden: torch.Tensor, asked: Pointed, prefix: slice | torch.Tensor
+    ) -> torch.Tensor:
         """Mean over boxes of minus the log of the probability that falls into the box.
 
         `hidden` is `(B, L, D)`.

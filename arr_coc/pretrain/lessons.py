@@ -22,12 +22,16 @@ LESSON = "lesson"  # the kind of question, until `lessons` says of which
 NUMBERS = (10, 100)  # those that are compared, the last one excluded
 NEAR = 30  # a number to compare with is at most so far from the thing's own
 MOST = 4  # things that are compared
-PER_LESSON = 8  # questions of one lesson about a picture, at most
+# Where something is further, along which axis of a box, and by how many pixels at least.
+WAYS = {"left": (0, -1), "right": (0, 1), "up": (1, -1), "down": (1, 1)}
+PLAINLY = 40
+PER_LESSON = 8  # questions of one lesson about a picture, at most, but for these:
+MOST_OF = {"line": 20, "chart": 16}
 ROUNDS = 2  # in which what the large world asks is asked, each time about other things
 FEW = 16  # things that are compared or counted all together, at most
 # The share of a lesson's questions that is used: what is learned is only kept up.
 SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.3, "found": 0.2, "over": 0.3, "how_many": 0.4}
-SHARES |= {"relation": 0.25}
+SHARES |= {"relation": 0.5, "further": 0.5, "beside": 0.5, "line": 0.8, "chart": 0.8}
 
 
 Lesson = Callable[[np.random.Generator, Asked], Iterator[Question]]
@@ -37,11 +41,11 @@ def lessons(rng: np.random.Generator, scene: Scene, most: int) -> list[Question]
     """At most `most` lessons about a scene, in any order; each has the kind `lesson_` and its name."""
     if not most:
         return []
-    asked = Asked(scene.objects, Facts(scene.setting), MOST)
+    asked = Asked(scene.objects, scene.facts or Facts(scene.setting), MOST)
     found = [
         replace(question, kind=f"lesson_{name}")
         for name, lesson in LESSONS.items()
-        for question in islice(lesson(rng, asked), PER_LESSON)
+        for question in islice(lesson(rng, asked), MOST_OF.get(name, PER_LESSON))
         if rng.random() < SHARES.get(name, 1)
     ]
     return [found[i] for i in rng.permutation(len(found))[:most]]
@@ -137,6 +141,25 @@ def _leftmost(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
         yield from (question for question in found if question.answer in names)
 
 
+def _further(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
+    """Which of two things is further to one side, where it is plain."""
+    order = rng.permutation(len(asked.unique))
+    for i, j in zip(order[::2], order[1::2], strict=False):
+        way, (axis, sign) = list(WAYS.items())[rng.integers(len(WAYS))]
+        a, b = asked.unique[i], asked.unique[j]
+        off = sign * (a.box[axis] + a.box[axis + 2] - b.box[axis] - b.box[axis + 2]) / 2
+        if abs(off) > PLAINLY:
+            text = f"which is further {way}, the {a.name} or the {b.name}?"
+            yield Question(text, (a if off > 0 else b).name, LESSON, (a.box, b.box))
+
+
+def _beside(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
+    """What is next to a thing, as in the small world, where only one thing has the answer's name."""
+    names = {thing.name for thing in asked.unique}
+    found = questions.ask(rng, "beside", asked.objects, (0, 0), setting="", counted=None)
+    yield from (question for question in found if question.answer in names)
+
+
 def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     """How many things have a colour."""
     if asked.has_own_colours:
@@ -147,6 +170,47 @@ def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
         if len(boxes) <= FEW:
             text = worded(rng, "count_colour", xs="things", c=colour)
             yield Question(text, str(len(boxes)), LESSON, boxes)
+
+
+def _how_often(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
+    """How many things have a name, where a name is not all that each has."""
+    names = [thing.name for thing in asked.objects]
+    several = sorted({name for name in names if names.count(name) > 1})
+    for name in rng.permutation(several + [n for n in names if n not in several][: len(several)]):
+        boxes = tuple(thing.box for thing in asked.objects if thing.name == name)
+        if len(boxes) <= FEW:
+            yield from questions.ask(
+                rng, "count", asked.objects, (0, 0), setting="", counted=str(name)
+            )
+
+
+def _line(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
+    """Of a board what is asked in any case, of more of its lines, and whether two cells are of one line."""
+    lines, facts = asked.facts.lines, asked.facts
+    for i in rng.permutation(len(lines)):
+        cells, others = lines[i].cells, lines[rng.integers(len(lines))].cells
+        place, gate = cells["place"], others["gate"] if rng.random() < 0.5 else cells["gate"]
+        is_its = gate is cells["gate"]
+        text = f"does the {facts.vehicle} to {place.detail} leave from {facts.gate} {gate.detail}?"
+        yield Question(text, "yes" if is_its else "no", LESSON, (place.box, cells["gate"].box))
+        yield from ask_richer(rng, "board_row", asked)
+
+
+def _chart(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
+    """Of one of several charts: the value of a bar, the bar of a value, the higher of two and of all."""
+    charts = asked.facts.charts
+    for i in rng.permutation(len(charts)):
+        bars, title = charts[i].bars, charts[i].title
+        bar, other = (bars[j] for j in rng.permutation(len(bars))[:2])
+        boxes = (charts[i].title_box, bar.box)
+        yield Question(f"what is {bar.name} in the {title} chart?", bar.detail, LESSON, boxes)
+        boxes = (charts[i].title_box, other.box)
+        yield Question(f"which {title} bar is {other.detail}?", other.name, LESSON, boxes)
+        higher = max(bar, other, key=_number)
+        text = f"which is higher in the {title} chart, {bar.name} or {other.name}?"
+        yield Question(text, higher.name, LESSON, (charts[i].title_box, bar.box, other.box))
+        alone = replace(asked, facts=replace(asked.facts, charts=(charts[i],)))
+        yield from ask_richer(rng, "bar", alone)
 
 
 def _as_in_the_large_world(kind: str) -> Lesson:
@@ -171,7 +235,13 @@ LESSONS: dict[str, Lesson] = {
     "aloud": _aloud,
     "cheapest": _cheapest,
     "leftmost": _leftmost,
+    "further": _further,
+    "beside": _beside,
     "how_many": _how_many,
+    "how_often": _how_often,
+    "line": _line,
+    "chart": _chart,
+    "sign": _as_in_the_large_world("sign_beside"),
     "same": _as_in_the_large_world("same_colour"),
     "attribute": _as_in_the_large_world("attribute"),
     "larger": _as_in_the_large_world("larger"),

@@ -129,11 +129,13 @@ def hint_losses(
     """The losses of the batch's hints by name; none where it has none."""
     if batch.hints is None:
         return {}
-    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid)
+    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid, batch.blocks)
     if asked is None:
         return {}
-    shown = (packed.input_ids[0] == run.packer.pads["image"]).nonzero()
-    prefix = slice(int(shown[0]), int(shown[-1]) + 1)
+    modality = "image" if batch.seconds is None else "video"
+    shown = (packed.input_ids[0] == run.packer.pads[modality]).nonzero().flatten()
+    # Between blocks stands text: then the visual tokens have to be picked.
+    prefix = slice(int(shown[0]), int(shown[-1]) + 1) if batch.blocks == 1 else shown
     return run.heads.hints.losses(layers, asked, prefix)
 
 

@@ -98,7 +98,7 @@ PUT_SHARE = 0.3
 # A picture is encoded once for many questions; the larger it is, the less they cost beside it.
 MOST_LARGE_QUESTIONS, MOST_QUESTIONS_OF_FEW, MOST_QUESTIONS_TOGETHER = 44, 28, 24
 # Few things can be asked little: there lessons make up for it, and a picture is worth as many questions.
-LESSONS, LESSONS_OF_FEW, LESSONS_OF_DRILLS = 12, 10, 18
+LESSONS, LESSONS_OF_FEW, LESSONS_OF_DRILLS, LESSONS_OF_CLIPS = 16, 16, 18, 12
 MOST_SMALL_QUESTIONS, MOST_GLANCED_QUESTIONS = 14, 24
 LARGE, MIDDLE, BROAD, HIGH = (1024, 1024), (768, 768), (1280, 800), (800, 1280)
 MODEST = (384, 384)
@@ -175,14 +175,14 @@ OF_THE_LARGE_WORLD = (
 OF_FEWER_THINGS = (
     _large(0.22, MODEST),
     _large(0.12, MODEST, kinds=RICHER),
-    _large(0.10, MODEST, kinds=CHARTS),
-    _large(0.22, MODEST, kinds=LINES),
-    _large(0.12, MODEST, kinds=PAPERS),
-    _large(0.16, MODEST, kinds=PRICES),
-    _large(0.12, MODEST, kinds=COUNTS),
-    _large(0.44, MODEST, kinds=PAIRS),
+    _large(0.30, MODEST, kinds=CHARTS),
+    _large(0.40, MODEST, kinds=LINES),
+    _large(0.16, MODEST, kinds=PAPERS),
+    _large(0.10, MODEST, kinds=PRICES),
+    _large(0.20, MODEST, kinds=COUNTS),
+    _large(0.12, MODEST, kinds=PAIRS),
     _large(0.14, MODEST, kinds=RELATIONS),
-    _large(0.06, MODEST, kinds=WRITTEN),
+    _large(0.25, MODEST, kinds=WRITTEN),
     _large(0.10, MODEST, kinds=PLACES),
 )
 
@@ -225,6 +225,7 @@ def _together(
         most_questions=MOST_QUESTIONS_TOGETHER,
         put_share=PUT_SHARE,
         blocks=blocks,
+        lessons=LESSONS_OF_CLIPS if source == "clips" else 0,
         eventful=eventful,
     )
 
@@ -233,9 +234,9 @@ def _together(
 TIME_KINDS = tuple(kind for kind in CLIP_KINDS if kind not in STILL_KINDS)
 # Few moments to many.
 TOGETHER = (
-    _together(0.06, "clips", 4, (192, 192), TIME_KINDS, eventful=True),
-    _together(0.06, "clips", 8, (192, 192), TIME_KINDS, eventful=True),
-    _together(0.04, "clips", 8, SMALL, TIME_KINDS),
+    _together(0.12, "clips", 4, (192, 192), TIME_KINDS, eventful=True),
+    _together(0.10, "clips", 8, (192, 192), TIME_KINDS, eventful=True),
+    _together(0.06, "clips", 8, SMALL, TIME_KINDS),
     _together(0.02, "clips", 8),
     _together(0.01, "clips", 16),
     _together(0.04, "several", 3),
@@ -258,7 +259,8 @@ SMALL_LESSONS = tuple(
         (0.06, ("cheapest",)),
     )
 )
-# Half of the batches: with fewer, what has the same colour and which of two is cheaper stayed at chance.
+# Two fifths of the batches: with far fewer, what has the same colour and which of two is cheaper stayed
+# at chance.
 DRILLS = tuple(
     View(
         share,
@@ -272,24 +274,24 @@ DRILLS = tuple(
         only_read=only_read,
     )
     for share, side, most, only_read in (
-        (0.80, 288, LESSONS_OF_DRILLS, False),
-        (0.40, 384, LESSONS_OF_DRILLS, False),
-        (0.25, 480, LESSONS_OF_DRILLS, False),
-        (0.20, 672, LESSONS_OF_DRILLS, False),
-        (0.15, 960, MOST_LARGE_QUESTIONS, True),
+        (0.50, 288, LESSONS_OF_DRILLS, False),
+        (0.35, 384, LESSONS_OF_DRILLS, False),
+        (0.30, 480, LESSONS_OF_DRILLS, False),
+        (0.25, 672, LESSONS_OF_DRILLS, False),
+        (0.20, 960, MOST_LARGE_QUESTIONS, True),
     )
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.20, **WITH_LESSONS),
+    *_scaled(VIEWS, 0.25, **WITH_LESSONS),
     *_scaled(LABELLED_VIEWS, 0.08, hand=ANY, **WITH_LESSONS),
     View(0.03, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
     View(0.05, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
     *DRILLS,
-    *_scaled(OF_FEWER_THINGS, 0.26, lessons=LESSONS_OF_FEW),
-    *_scaled(OF_THE_LARGE_WORLD, 0.56),
+    *_scaled(OF_FEWER_THINGS, 0.45, lessons=LESSONS_OF_FEW),
+    *_scaled(OF_THE_LARGE_WORLD, 0.75),
     *AS_GLANCED,
     *TOGETHER,
 )

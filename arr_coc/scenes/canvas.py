@@ -1,6 +1,7 @@
 """What a drawn scene is, and the canvas on which it comes about: a picture, its things, a map of them."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -8,6 +9,9 @@ from PIL import Image
 from arr_coc.scenes.drawing import Box, glyph_names
 from arr_coc.scenes.hands import Style
 from arr_coc.scenes.questions import Question, Thing
+
+if TYPE_CHECKING:
+    from arr_coc.scenes.layouts.facts import Facts
 
 MAP_STRIDE = 4  # pixels per cell of Scene.things_map
 DETAIL_CODE = 128  # added to a thing's code where its emblem or writing is drawn
@@ -21,7 +25,8 @@ class Scene:
     `setting` names what the whole picture shows: one of `drawing.SETTINGS`, `scene.PANELS` or what
     the layouts of the large world show, or `grounds.PLAIN` where nobody could say. `things_map` is
     `(ceil(H / MAP_STRIDE), ceil(W / MAP_STRIDE))` uint8: 0 background, `1 + i` thing i,
-    `DETAIL_CODE + 1 + i` the small detail of thing i.
+    `DETAIL_CODE + 1 + i` the small detail of thing i. `facts` are what a layout of the large world knows
+    besides; None for others.
     """
 
     seed: int
@@ -30,6 +35,7 @@ class Scene:
     objects: tuple[Thing, ...]
     setting: str
     things_map: np.ndarray = field(repr=False, compare=False)
+    facts: "Facts | None" = field(default=None, repr=False, compare=False)
 
 
 class Canvas:

@@ -70,7 +70,8 @@ def make(
         fitting = [kind for kind in fitting if kind != "setting"]
     found = {q.text.lower(): q for kind in fitting for q in _ask(rng, kind, asked, size)}
     questions = tuple(found.values())
-    return Scene(seed, canvas.finished(), questions, asked.things, facts.setting, canvas.things_map)
+    image, things = canvas.finished(), canvas.things_map
+    return Scene(seed, image, questions, asked.things, facts.setting, things, facts)
 
 
 def _layout(rng: Rng, names: Sequence[str], wanted: Sequence[str]) -> str:

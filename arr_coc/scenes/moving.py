@@ -6,7 +6,7 @@ is asked in `moments`. Seeds are those of scenes: from `scene.TEST_SEED` up for 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from PIL import Image
@@ -41,6 +41,7 @@ class ClipScene:
         cuts: moments at which another scene begins.
         pans: whether the view moves.
         questions: with their answers and evidence.
+        told: what is known of its things.
     """
 
     seed: int
@@ -49,6 +50,7 @@ class ClipScene:
     cuts: tuple[int, ...]
     pans: bool
     questions: tuple[ClipQuestion, ...]
+    told: Told = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def make_clip(
     told = Told(cast, visible, written, size, pans, [shot.start for shot in shots[1:]])
     found = tuple(ask(rng, chosen, told))
     fps = FPS[rng.integers(len(FPS))]
-    return ClipScene(seed, tuple(frames), fps, tuple(told.cuts), pans, found)
+    return ClipScene(seed, tuple(frames), fps, tuple(told.cuts), pans, found, told)
 
 
 def _check(groups: int, size: tuple[int, int], kinds: Sequence[str] | None) -> None:
