@@ -9,6 +9,8 @@ import torch
 
 import arr_coc
 from arr_coc.pretrain import __main__ as pretrain
+from arr_coc.pretrain import changes
+from arr_coc.pretrain.changes import changes_of
 from arr_coc.pretrain.clip_lessons import CLIP_LESSONS, clip_lessons
 from arr_coc.pretrain.data import Batches
 from arr_coc.pretrain.hints import (
@@ -23,7 +25,7 @@ from arr_coc.pretrain.hints import (
     Pointer,
     pointed,
 )
-from arr_coc.pretrain.labels import COLOUR_NAMES, WRITTEN_WORDS
+from arr_coc.pretrain.labels import COLOUR_NAMES, THING_NAMES, WRITTEN_WORDS
 from arr_coc.pretrain.run import begin
 from arr_coc.pretrain.stages import joint_loss
 from arr_coc.pretrain.views import OF_FEWER_THINGS, TOGETHER
@@ -120,6 +122,46 @@ def test_clips_and_several_pictures_have_hints(run, view):
     )
     asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid, batch.blocks)
     assert asked.cells.shape[1] == batch.blocks * batch.grid[0] * batch.grid[1]
+
+
+def test_what_became_of_a_clip_s_things_is_told_where_it_is_seen():
+    groups, grid = 5, (6, 6)
+    seen = set()
+    for seed in range(8):
+        how = {"groups": groups, "size": (192, 192), "kinds": ["appears"], "eventful": True}
+        told = make_clip(seed, **how).told
+        told_of = changes_of(told, groups, grid).view(groups, *grid, 2)
+        assert not told_of[0].any()  # nothing came before
+        for actor, places in zip(told.actors, told.visible, strict=True):
+            moments = [moment for moment, _ in places]
+            kinds = {moment: told_of[moment][told_of[moment][..., 1] == THING_NAMES.index(actor.name)]
+                     for moment in range(1, groups)}  # fmt: skip
+            happened = {m: set(kind[:, 0].tolist()) for m, kind in kinds.items() if len(kind)}
+            if actor.role == "appears" and moments:
+                assert happened == {moments[0]: {changes.NEW}}
+            elif actor.role == "leaves":
+                assert happened == {moments[-1] + 1: {changes.GONE}}
+            elif actor.role == "recolours":
+                turned = next(m for m in range(groups) if actor.colours[m] != actor.colours[0])
+                assert happened == {turned: {changes.RECOLOURED}}
+            elif actor.role == "moves":
+                assert set().union(*happened.values()) == {changes.ON_ITS_WAY}
+            elif actor.role == "still":
+                assert not happened
+            seen.add(actor.role)
+    assert {"appears", "leaves", "recolours", "moves", "still"} <= seen
+    panned = replace(told, pans=True)
+    assert (changes_of(panned, groups, grid) == changes.UNTOLD).all()
+
+
+def test_the_text_side_learns_what_becomes_of_things_from_earlier_moments(run):
+    batch = Batches([TOGETHER[0]], tokens=300, steps=1, first_seed=DEV_SEED)[0]
+    loss, scores = joint_loss(run, batch)
+    assert scores["hint_change"] > 0
+    loss.backward()
+    assert run.heads.changes.kind.weight.grad.any() and run.heads.changes.name.weight.grad.any()
+    _, scores = joint_loss(run, batch._replace(changes=None))
+    assert "hint_change" not in scores
 
 
 def test_lessons_of_clips_are_true_of_their_things():
@@ -223,7 +265,7 @@ def test_each_hint_looks_at_its_own_picture():
 def test_the_read_outs_learn_from_hints(run, batch):
     loss, scores = joint_loss(run, batch)
     loss.backward()
-    assert {"hint_word", "hint_what", "hint_evidence", "answers"} <= set(scores)
+    assert {"hint_word", "hint_what", "hint_related", "hint_evidence", "answers"} <= set(scores)
     hints = run.heads.hints
     pointers = [hints.pointers[of] for of in (WORD, EVIDENCE)]
     for name, parameter in (pair for pointer in pointers for pair in pointer.named_parameters()):

@@ -434,3 +434,77 @@ def test_first_lessons_are_of_small_pictures_with_everything_in_them():
         assert view == whole or max(*whole.canvas, *whole.size) > 512
     with pytest.raises(SystemExit):
         pretrain.parse(["--out", "x", "--largest", "256"])
+
+
+def test_the_vision_side_is_told_what_belongs_to_a_thing():
+    def shown(kind: str, thing: Thing) -> dict[str, int]:
+        classes = labels.thing_classes(thing, scenes[kind], 24, 24)
+        cells = labels.cell_labels(scenes[kind], 24, 24)
+        row, column = (int((thing.box[i] + thing.box[i + 2]) / 2 / CELL) for i in (1, 0))
+        told = ("with_tens", "with_units", "with_word", "with_name", "line", "rank")
+        here = {key: cells[key][row * 24 + column] for key in told}
+        assert {key: classes.get(key, 0) for key in told} == here
+        return here
+
+    kinds = ("board_row", "bar", "sign_beside")
+    how = {"world": "large", "size": (24 * CELL, 24 * CELL)}
+    scenes = {kind: make_scene(4, kinds=[kind], **how) for kind in kinds}
+    shops = make_scene(4, layouts=["shops"], **how)
+    words = labels.WRITTEN_WORDS
+    lines = scenes["board_row"].facts.lines
+    for i, line in enumerate(lines[:12]):
+        city, gate = (line.cells[key] for key in ("place", "gate"))
+        of_city, of_gate = shown("board_row", city), shown("board_row", gate)
+        assert of_city["line"] == of_gate["line"] == min(i + 1, labels.MOST_LINES)
+        assert (of_city["with_tens"], of_city["with_units"]) == tuple(
+            1 + int(d) for d in gate.detail
+        )
+        assert words[of_gate["with_word"]] == city.detail and of_city["with_word"] == 0
+    for chart in scenes["bar"].facts.charts:
+        ranks = {int(bar.detail): shown("bar", bar)["rank"] for bar in chart.bars}
+        assert ranks[min(ranks)] == labels.LOWEST and ranks[max(ranks)] == labels.HIGHEST
+        assert list(ranks.values()).count(labels.BETWEEN) == len(ranks) - 2
+        titles = {words[shown("bar", bar)["with_word"]] for bar in chart.bars}
+        assert titles == {chart.title if chart.title in words else ""}
+    signs = [(s, *sign) for s in (scenes["sign_beside"], shops) for sign in s.facts.signs]
+    assert {how for _, how, _, _ in signs} == {"next", "shop"}
+    for scene, how, thing, sign in signs:
+        told = labels.thing_classes(thing, scene, 24, 24)
+        if sign.detail.isdigit():
+            assert (told["with_tens"], told["with_units"]) == tuple(1 + int(d) for d in sign.detail)
+        elif sign.detail in words:
+            assert words[told["with_word"]] == sign.detail
+        of_sign = labels.thing_classes(sign, scene, 24, 24)
+        name = labels.THING_NAMES[of_sign.get("with_name", 0)]
+        assert name == ("" if how == "shop" else thing.name)
+    alone = make_scene(8, kinds=["chart_highest"])
+    ranks = {t.detail: labels.thing_classes(t, alone, 8, 8)["rank"] for t in alone.objects}
+    assert ranks[max(ranks)] == labels.HIGHEST and len(ranks) > 2
+
+
+def test_the_vision_side_is_told_how_a_thing_stands_to_all_others():
+    def thing(name: str, colour: str, x: int, y: int, price: str | None = None) -> Thing:
+        box = (x, y, x + 64, y + 64)
+        tag = (x, y + 40, x + 40, y + 60) if price else None
+        return Thing(name, colour, box, price and "price", price, tag)
+
+    cat, dog = thing("cat", "red", 0, 0, "$30"), thing("dog", "blue", 96, 0, "$9")
+    fish, other = thing("fish", "red", 96, 96), thing("dog", "green", 192, 96, "$50")
+    things = (cat, dog, fish, other)
+    scene = Scene(0, Image.new("RGB", (256, 256)), (), things, "", np.zeros((64, 64), np.uint8))
+    told = {t: labels.thing_classes(t, scene, 8, 8) for t in things}
+
+    def named(key: str) -> list[str]:
+        return [labels.THING_NAMES[told[t].get(key, 0)] for t in things]
+
+    assert named("left") == ["", "cat", "", "fish"] and named("right") == ["dog", "", "dog", ""]
+    assert named("above") == ["", "", "dog", ""] and named("below") == ["", "fish", "", ""]
+    assert named("alike") == ["fish", "", "cat", ""]
+    assert [told[t]["of_colour"] for t in things] == [2, 1, 2, 1]
+    assert [told[t]["of_look"] for t in things] == [1, 1, 1, 1]
+    assert [told[t]["copies"] for t in things] == [1, 2, 1, 2]
+    ends = [labels.LOWEST, labels.BETWEEN, labels.BETWEEN, labels.HIGHEST]
+    assert [told[t]["end"] for t in things] == ends
+    ranks = [labels.BETWEEN, labels.LOWEST, 0, labels.HIGHEST]
+    assert [told[t].get("rank", 0) for t in things] == ranks
+    assert set(labels.RELATED) < set(labels.ATTRIBUTES)

@@ -11,12 +11,14 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
+from arr_coc.pretrain.changes import ChangeHeads
 from arr_coc.pretrain.hints import HintHeads
 from arr_coc.pretrain.labels import (
     ATTRIBUTES,
     CHARACTERS,
     COLOUR_NAMES,
     HALVES,
+    RELATED,
     THING_NAMES,
     UNKNOWN,
     WRITTEN_WORDS,
@@ -26,6 +28,7 @@ from arr_coc.pretrain.labels import (
 # tokens carry nothing, which would drown what the others carry.
 BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "centre": 0.5}
 OTHER_BACKGROUND_WEIGHT = 0.1
+RELATED_WEIGHT = 0.5  # of the losses of what a token does not show by itself
 # Weight of a character that is there, against one that is not, and of the characters' loss against
 # the other losses: it is a mean over many classes that are mostly absent.
 RARE_WEIGHT, CHARACTERS_WEIGHT = 8.0, 8.0
@@ -93,7 +96,7 @@ def _places(h: int, w: int) -> torch.Tensor:
 class Heads(nn.Module):
     """Linear read-outs of what a visual token shows; they help training and are thrown away.
 
-    `hints` are those of the text side.
+    `hints` and `changes` are those of the text side.
     """
 
     def __init__(self, width: int) -> None:
@@ -103,6 +106,7 @@ class Heads(nn.Module):
         self.place = nn.Linear(width, 2)
         self.characters = nn.Linear(width, HALVES * len(CHARACTERS))
         self.hints = HintHeads(width)
+        self.changes = ChangeHeads(width)
 
     def losses(
         self, features: torch.Tensor, cells: dict[str, torch.Tensor], h: int, w: int
@@ -126,7 +130,8 @@ class Heads(nn.Module):
             logits = read(x).float()
             weight = torch.ones(logits.shape[1], device=logits.device)
             weight[0] = BACKGROUND_WEIGHT.get(key, OTHER_BACKGROUND_WEIGHT)
-            losses[key] = F.cross_entropy(logits, cells[key].reshape(-1), weight)
+            loss = F.cross_entropy(logits, cells[key].reshape(-1), weight)
+            losses[key] = RELATED_WEIGHT * loss if key in RELATED else loss
         written = cells["characters"].flatten(0, 1)  # (n * h * w, HALVES * len(CHARACTERS))
         losses["characters"] = CHARACTERS_WEIGHT * F.binary_cross_entropy_with_logits(
             self.characters(x).float(), written, pos_weight=written.new_tensor(RARE_WEIGHT)

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
+from arr_coc.pretrain.changes import changes_of
 from arr_coc.pretrain.clip_lessons import clip_lessons
 from arr_coc.pretrain.drills import drill
 from arr_coc.pretrain.hints import Hint, Named, NamedTogether
@@ -63,7 +64,8 @@ class Batch(NamedTuple):
     `cell_labels` gives them, each (n, h * w, ...). Where several pictures, or the moments of a clip, are
     asked together, `blocks` of them follow each other and share an entry of `questions`; `seconds` are
     those of a clip's moments, None of pictures. `hints` of every question, where something was drawn.
-    With `only_read` the vision side learns nothing.
+    `changes` (n, blocks * h * w, 2) of clips, as `changes_of` gives them. With `only_read` the vision side
+    learns nothing.
     """
 
     images: torch.Tensor
@@ -72,6 +74,7 @@ class Batch(NamedTuple):
     blocks: int = 1
     seconds: tuple[float, ...] | None = None
     hints: Sequence[Sequence[Sequence[Hint]]] | None = None
+    changes: torch.Tensor | None = None
     only_read: bool = False
 
     @property
@@ -131,6 +134,8 @@ class Batches(Dataset):
             batch = clips_batch(rng, clips, view)
             extra = [clip_lessons(rng, clip, view.lessons) for clip in clips]
             named = [NamedTogether(view.size, clip.told) for clip in clips]
+            changes = [changes_of(clip.told, view.blocks, batch.grid) for clip in clips]
+            batch = batch._replace(changes=torch.stack(changes))
         elif view.source == "several":
             seeds = [self._first_seed_of(number) + i for i in range(count)]
             batch = several_batch(rng, seeds, view)

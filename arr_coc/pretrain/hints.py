@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from arr_coc.pretrain.labels import ATTRIBUTES, COLOUR_NAMES, thing_classes
+from arr_coc.pretrain.labels import ATTRIBUTES, COLOUR_NAMES, RELATED, thing_classes
 from arr_coc.pretrain.packing import Packed, Packer, prompt_of
 from arr_coc.scenes.canvas import Scene
 from arr_coc.scenes.drawing import Box
@@ -23,13 +23,15 @@ from arr_coc.scenes.questions import Question, Thing
 
 # What is asked of a thing where it is named, among the attributes that visual tokens carry.
 ASKED = ("colour", "tens", "units", "word", "extent", "copies", "left", "above")
+ASKED += RELATED
 NOTHING_ASKED = -100  # the class that cross-entropy leaves out
 POINTER_WIDTH = 96
 NAMES = ("word", "evidence", "answer")  # what a hint is of
 WORD, EVIDENCE, ANSWER = range(len(NAMES))
-# After so many layers each is read, where there are as many; `WHAT_AFTER`: what is true of a word's thing.
-# The rest of the layers is left for what is made of it.
-READ_AFTER, WHAT_AFTER = {WORD: 2, EVIDENCE: 5, ANSWER: 6}, 3
+# After so many layers each is read, where there are as many; `WHAT_AFTER`: what is true of a word's thing
+# by itself; `RELATED_AFTER`: what belongs to it and how it stands to others, for which the first layers
+# have no room. The rest of the layers is left for what is made of it.
+READ_AFTER, WHAT_AFTER, RELATED_AFTER = {WORD: 2, EVIDENCE: 5, ANSWER: 6}, 3, 5
 
 
 class Hint(NamedTuple):
@@ -168,17 +170,23 @@ class HintHeads(nn.Module):
                 hidden = layers[min(READ_AFTER[of], last)]
                 losses[f"hint_{NAMES[of]}"] = pointer(hidden, asked.only(chosen), prefix)
         if (named := asked.of == WORD).any():
-            hidden = layers[min(WHAT_AFTER, last)]
-            x = self.norm(hidden[asked.rows[named], asked.columns[named]])
-            losses["hint_what"] = self._what(x, asked.classes[named])
+            classes = dict(zip(self.read, asked.classes[named].unbind(1), strict=True))
+            related = {key: classes.pop(key) for key in RELATED}
+            for name, after, its in (
+                ("what", WHAT_AFTER, classes),
+                ("related", RELATED_AFTER, related),
+            ):
+                hidden = layers[min(after, last)]
+                x = self.norm(hidden[asked.rows[named], asked.columns[named]])
+                losses[f"hint_{name}"] = self._what(x, its)
         return losses
 
-    def _what(self, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        """Mean over the attributes of their cross-entropy; `x` (n, D), `classes` (n, attributes)."""
+    def _what(self, x: torch.Tensor, classes: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Mean over the attributes of their cross-entropy; `x` (n, D), `classes` (n,) of each."""
         losses = [
-            F.cross_entropy(read(x).float(), classes[:, i])
-            for i, read in enumerate(self.read.values())
-            if (classes[:, i] != NOTHING_ASKED).any()
+            F.cross_entropy(self.read[key](x).float(), of)
+            for key, of in classes.items()
+            if (of != NOTHING_ASKED).any()
         ]
         return torch.stack(losses).mean() if losses else x.new_zeros(())
 

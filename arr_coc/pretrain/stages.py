@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
+from arr_coc.pretrain.changes import UNTOLD
 from arr_coc.pretrain.data import Batch
 from arr_coc.pretrain.hints import pointed
 from arr_coc.pretrain.labels import ATTRIBUTES
@@ -24,7 +25,8 @@ Scores = dict[str, float]
 DENSE_WEIGHT_IN_JOINT = 0.25  # weight of the read-outs' losses, against 1 for the answers
 # Of the losses of hints, the same. What is true of a thing is a mean over many attributes, and has to be
 # known for sure before two things can be compared.
-HINT_WEIGHTS = {"hint_word": 0.5, "hint_what": 1.0, "hint_evidence": 0.25, "hint_answer": 0.5}
+HINT_WEIGHTS = {"hint_word": 0.5, "hint_what": 1.0, "hint_related": 1.5, "hint_evidence": 0.25}
+HINT_WEIGHTS |= {"hint_answer": 0.5, "hint_change": 0.5}
 CODE_DROPOUT = 0.06  # this share of the codes shows nothing, as the vision side will err too
 READING = ("tens", "units", "word", "characters")  # what practice with plates reports
 
@@ -129,14 +131,18 @@ def hint_losses(
     """The losses of the batch's hints by name; none where it has none."""
     if batch.hints is None:
         return {}
-    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid, batch.blocks)
-    if asked is None:
-        return {}
     modality = "image" if batch.seconds is None else "video"
     shown = (packed.input_ids[0] == run.packer.pads[modality]).nonzero().flatten()
+    losses = {}
+    if batch.changes is not None and (batch.changes != UNTOLD).any():
+        changes = batch.changes.to(shown.device)
+        losses["hint_change"] = run.heads.changes.loss(layers, shown, changes)
+    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid, batch.blocks)
+    if asked is None:
+        return losses
     # Between blocks stands text: then the visual tokens have to be picked.
     prefix = slice(int(shown[0]), int(shown[-1]) + 1) if batch.blocks == 1 else shown
-    return run.heads.hints.losses(layers, asked, prefix)
+    return losses | run.heads.hints.losses(layers, asked, prefix)
 
 
 def answer_logits(

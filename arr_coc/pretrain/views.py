@@ -274,7 +274,7 @@ DRILLS = tuple(
         only_read=only_read,
     )
     for share, side, most, only_read in (
-        (0.50, 288, LESSONS_OF_DRILLS, False),
+        (0.58, 288, LESSONS_OF_DRILLS, False),
         (0.35, 384, LESSONS_OF_DRILLS, False),
         (0.30, 480, LESSONS_OF_DRILLS, False),
         (0.25, 672, LESSONS_OF_DRILLS, False),
@@ -283,11 +283,11 @@ DRILLS = tuple(
 )
 # What was learned stays: the small world by the usual hand, and now by all hands.
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.25, **WITH_LESSONS),
+    *_scaled(VIEWS, 0.26, **WITH_LESSONS),
     *_scaled(LABELLED_VIEWS, 0.08, hand=ANY, **WITH_LESSONS),
-    View(0.03, FULL, FULL, "plates", hand=ANY, world="large"),
+    View(0.08, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
-    View(0.05, SMALL, SMALL, "plates", hand=ANY, world="large"),
+    View(0.10, SMALL, SMALL, "plates", hand=ANY, world="large"),
     *SMALL_LESSONS,
     *DRILLS,
     *_scaled(OF_FEWER_THINGS, 0.45, lessons=LESSONS_OF_FEW),
