@@ -28,9 +28,11 @@ PLAINLY = 40
 PER_LESSON = 8  # questions of one lesson about a picture, at most, but for these:
 MOST_OF = {"line": 20, "chart": 16}
 ROUNDS = 2  # in which what the large world asks is asked, each time about other things
+# Of the names or colours that so many things have, the share that is asked about: few have many.
+COUNT_SHARES = {1: 0.15, 2: 0.3, 3: 0.7}
 FEW = 16  # things that are compared or counted all together, at most
 # The share of a lesson's questions that is used: what is learned is only kept up.
-SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.3, "found": 0.2, "over": 0.3, "how_many": 0.4}
+SHARES = {"more": 0.1, "attribute": 0.1, "larger": 0.3, "found": 0.2, "over": 0.3, "how_many": 0.8}
 SHARES |= {"relation": 0.5, "further": 0.5, "beside": 0.5, "line": 0.8, "chart": 0.8}
 
 
@@ -167,18 +169,19 @@ def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     colours = [thing.colour for thing in asked.objects if thing.colour]
     for colour in rng.permutation(sorted(set(colours))):
         boxes = tuple(thing.box for thing in asked.objects if thing.colour == colour)
-        if len(boxes) <= FEW:
+        if len(boxes) <= FEW and rng.random() < COUNT_SHARES.get(len(boxes), 1):
             text = worded(rng, "count_colour", xs="things", c=colour)
             yield Question(text, str(len(boxes)), LESSON, boxes)
 
 
 def _how_often(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
-    """How many things have a name, where a name is not all that each has."""
+    """How many things have a name, where several have one."""
     names = [thing.name for thing in asked.objects]
-    several = sorted({name for name in names if names.count(name) > 1})
-    for name in rng.permutation(several + [n for n in names if n not in several][: len(several)]):
+    if len(set(names)) == len(names):
+        return
+    for name in rng.permutation(sorted(set(names))):
         boxes = tuple(thing.box for thing in asked.objects if thing.name == name)
-        if len(boxes) <= FEW:
+        if len(boxes) <= FEW and rng.random() < COUNT_SHARES.get(len(boxes), 1):
             yield from questions.ask(
                 rng, "count", asked.objects, (0, 0), setting="", counted=str(name)
             )
