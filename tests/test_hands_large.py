@@ -5,7 +5,7 @@ import pytest
 
 from arr_coc.scenes import artwork, drawing, grounds, hands, writing
 from arr_coc.scenes.layouts import LAYOUTS, street
-from arr_coc.scenes.layouts.facts import SPARE_NAMES, castable
+from arr_coc.scenes.layouts.plans import SPARE_NAMES, castable
 from arr_coc.scenes.richer import Asked
 from arr_coc.scenes.scene import DEV_SEED, Canvas, make_scene
 

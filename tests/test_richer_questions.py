@@ -9,7 +9,7 @@ import pytest
 from arr_coc.evaluate import question_only
 from arr_coc.scenes import drawing, wordings
 from arr_coc.scenes.layouts import LAYOUTS
-from arr_coc.scenes.layouts.facts import sized
+from arr_coc.scenes.layouts.plans import sized
 from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.richer import ENTRY_KINDS, RICHER_KINDS, gap
 from arr_coc.scenes.scene import DEV_SEED, make_scene

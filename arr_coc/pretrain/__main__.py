@@ -30,6 +30,7 @@ from arr_coc import provenance
 from arr_coc.commands import run_command
 from arr_coc.pretrain.card import CLOCK, EASY_VQA, LARGE
 from arr_coc.pretrain.loop import train
+from arr_coc.pretrain.quicker import compile_text
 from arr_coc.pretrain.run import Run, begin, publish
 from arr_coc.pretrain.scores import LARGE_SIZE, SIZES, clock, evaluate, evaluate_easy_vqa
 from arr_coc.pretrain.settings import STAGES, Settings
@@ -93,6 +94,9 @@ def parse(argv: Sequence[str] | None) -> Settings:
     how.add_argument("--seed", type=int, default=0, help="of the initial weights")
     how.add_argument("--seed-offset", type=int, default=0, help="added to the scenes' seeds")
     how.add_argument("--float32", action="store_true", help="no bfloat16 autocast")
+    how.add_argument(
+        "--compile", action="store_true", help="the text layers: shorter steps, a slower start"
+    )
     report = parser.add_argument_group("reporting")
     report.add_argument("--log-every", type=int, default=20)
     report.add_argument("--save-every", type=int, default=200)
@@ -164,6 +168,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     accelerator = start_accelerator(device=settings.device, float32=settings.float32)
     torch.set_num_threads(settings.threads)  # after accelerate, which may set its own number
     run = begin(settings)
+    if settings.compile:
+        compile_text(run.model)
     if settings.stages:
         run.command = provenance.command("arr_coc.pretrain", provenance.typed(argv))
     accelerator.register_for_checkpointing(run)

@@ -5,7 +5,6 @@ A batch holds pictures of one size, drawn or from easy-VQA; which, is a matter o
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from torch.utils.data import Dataset
 from arr_coc.pretrain.changes import changes_of
 from arr_coc.pretrain.clip_lessons import clip_lessons
 from arr_coc.pretrain.drills import drill
+from arr_coc.pretrain.easy_pictures import easy_vqa_pictures, easy_vqa_split
 from arr_coc.pretrain.hints import Hint, Named, NamedTogether
 from arr_coc.pretrain.labels import (
     ATTRIBUTES,
@@ -287,30 +287,6 @@ def _too_close(a: Sequence[float], b: Sequence[float]) -> bool:
         a[axis] < b[axis + 2] + PLATE_MARGIN and b[axis] < a[axis + 2] + PLATE_MARGIN
         for axis in (0, 1)
     )
-
-
-@cache
-def easy_vqa_split(split: str) -> tuple[dict[int, str], dict[int, list[Question]]]:
-    """Picture paths and questions by picture of easy-VQA's "train" or official "test" split."""
-    import easy_vqa
-
-    by_picture: dict[int, list[Question]] = {}
-    rows = getattr(easy_vqa, f"get_{split}_questions")()
-    for text, answer, picture in zip(*rows, strict=True):
-        by_picture.setdefault(picture, []).append(Question(text, answer, "easy_vqa"))
-    return dict(getattr(easy_vqa, f"get_{split}_image_paths")()), by_picture
-
-
-def easy_vqa_pictures(
-    split: str, numbers: Sequence[int], size: tuple[int, int]
-) -> tuple[torch.Tensor, list[list[Question]]]:
-    """Pictures `numbers` of a split: `(n, H, W, 3)` uint8 enlarged to `size`, and their questions."""
-    paths, by_picture = easy_vqa_split(split)
-    pictures = []
-    for number in numbers:
-        with Image.open(paths[number]) as image:
-            pictures.append(np.asarray(image.convert("RGB").resize(size, Image.BICUBIC)))
-    return torch.from_numpy(np.stack(pictures)), [by_picture[number] for number in numbers]
 
 
 def easy_vqa_batch(rng: np.random.Generator, count: int, size: tuple[int, int]) -> Batch:

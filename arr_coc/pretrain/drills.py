@@ -12,8 +12,8 @@ import numpy as np
 from arr_coc.scenes import drawing
 from arr_coc.scenes.canvas import Canvas, Scene
 from arr_coc.scenes.drawing import Box, Rng
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.hands import Style
-from arr_coc.scenes.layouts.facts import Facts
 from arr_coc.scenes.parts import add_glyph, add_host
 from arr_coc.scenes.questions import Thing
 

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from arr_coc.scenes import drawing, writing
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.layouts import boards, dashboards, papers
-from arr_coc.scenes.layouts.facts import Facts
 from arr_coc.scenes.questions import Thing, neighbour
 from arr_coc.scenes.richer import ENTRY_KINDS
 from arr_coc.scenes.scene import DETAIL_CODE, Scene

@@ -13,7 +13,7 @@ import numpy as np
 
 from arr_coc.scenes import drawing, questions
 from arr_coc.scenes.canvas import Scene
-from arr_coc.scenes.layouts.facts import Facts
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.questions import Question, Thing
 from arr_coc.scenes.richer import Asked, ask_richer, seen_with
 from arr_coc.scenes.wordings import worded

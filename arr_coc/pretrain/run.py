@@ -14,6 +14,7 @@ from arr_coc.pretrain.card import card
 from arr_coc.pretrain.checkpoints import last_checkpoint, read_run
 from arr_coc.pretrain.codes import Codes, Heads
 from arr_coc.pretrain.packing import Packer
+from arr_coc.pretrain.quicker import multiply_patches
 from arr_coc.pretrain.saving import save
 from arr_coc.pretrain.settings import STAGES, Settings
 
@@ -54,6 +55,7 @@ class Run:
     def __post_init__(self) -> None:
         self.packer = Packer(self.tokenizer)
         packed_attention.install(self.model)
+        multiply_patches(self.model)
 
     @property
     def device(self) -> torch.device:

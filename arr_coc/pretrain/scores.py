@@ -9,7 +9,8 @@ import torch
 from accelerate import Accelerator
 
 from arr_coc.evaluate.stats import wilson
-from arr_coc.pretrain.data import collate, easy_vqa_pictures, easy_vqa_split
+from arr_coc.pretrain.data import collate
+from arr_coc.pretrain.easy_pictures import easy_vqa_pictures, easy_vqa_split
 from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.run import Run
 from arr_coc.pretrain.stages import answer_logits, encode_pictures, questions_right

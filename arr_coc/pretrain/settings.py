@@ -38,6 +38,7 @@ class Settings:
         seed: of the initial weights.
         seed_offset: added to the seeds of the scenes.
         float32: no bfloat16 autocast.
+        compile: the text layers, which takes a C++ compiler.
         log_every: steps between two lines of the log.
         save_every: steps between two checkpoints.
         publish: write `out` at the checkpoints of the joint stage too.
@@ -69,6 +70,7 @@ class Settings:
     seed: int
     seed_offset: int
     float32: bool
+    compile: bool
     log_every: int
     save_every: int
     publish: bool

@@ -1,17 +1,14 @@
 """What a drawn scene is, and the canvas on which it comes about: a picture, its things, a map of them."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from arr_coc.scenes.drawing import Box, glyph_names
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.hands import Style
 from arr_coc.scenes.questions import Question, Thing
-
-if TYPE_CHECKING:
-    from arr_coc.scenes.layouts.facts import Facts
 
 MAP_STRIDE = 4  # pixels per cell of Scene.things_map
 DETAIL_CODE = 128  # added to a thing's code where its emblem or writing is drawn
@@ -35,7 +32,7 @@ class Scene:
     objects: tuple[Thing, ...]
     setting: str
     things_map: np.ndarray = field(repr=False, compare=False)
-    facts: "Facts | None" = field(default=None, repr=False, compare=False)
+    facts: Facts | None = field(default=None, repr=False, compare=False)
 
 
 class Canvas:

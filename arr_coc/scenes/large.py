@@ -14,7 +14,7 @@ from arr_coc.scenes.drawing import Rng
 from arr_coc.scenes.grounds import PLAIN
 from arr_coc.scenes.hands import Style
 from arr_coc.scenes.layouts import LAYOUTS
-from arr_coc.scenes.layouts.facts import Plan
+from arr_coc.scenes.layouts.plans import Plan
 from arr_coc.scenes.questions import KINDS, Question, Thing
 from arr_coc.scenes.richer import MOST_ASKED, RICHER_KINDS, Asked, ask_best_quarter, ask_richer
 from arr_coc.scenes.writing import QUARTERS

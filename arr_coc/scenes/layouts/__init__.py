@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Rng
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.layouts import (
     boards,
     crowd,
@@ -15,7 +16,7 @@ from arr_coc.scenes.layouts import (
     shops,
     street,
 )  # fmt: skip
-from arr_coc.scenes.layouts.facts import Facts, Plan
+from arr_coc.scenes.layouts.plans import Plan
 
 THINGS = ("colour", "exists", "where", "beside", "count", "setting")  # with many things
 THINGS += ("relation", "larger", "attribute")

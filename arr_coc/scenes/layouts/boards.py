@@ -5,8 +5,9 @@ from PIL import ImageDraw
 
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import RGB, Box, Rng
-from arr_coc.scenes.layouts.facts import Facts, Line, Plan
+from arr_coc.scenes.facts import Facts, Line
 from arr_coc.scenes.layouts.paint import font_for, mix, pick, ramp, resized, rounded, write
+from arr_coc.scenes.layouts.plans import Plan
 from arr_coc.scenes.questions import Thing
 
 PLACES = ("rome", "oslo", "paris", "berlin", "lima", "cairo", "delhi", "tokyo", "madrid", "vienna")

@@ -9,8 +9,9 @@ from PIL import Image, ImageDraw, ImageFont
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import RGB, Box, Rng
-from arr_coc.scenes.layouts.facts import Chart, Facts, Plan, deal_colours
+from arr_coc.scenes.facts import Chart, Facts
 from arr_coc.scenes.layouts.paint import font_for, mix, pick, resized, rounded, write
+from arr_coc.scenes.layouts.plans import Plan, deal_colours
 from arr_coc.scenes.questions import Thing
 
 TITLES = ("sales", "visits", "rain", "costs", "users", "energy", "orders", "calls", "trips", "mail")

@@ -6,8 +6,8 @@ from PIL import ImageDraw
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import RGB, Box, Rng
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.layouts.boards import PLACES
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.layouts.paint import (
     font_for,
     mix,
@@ -17,6 +17,7 @@ from arr_coc.scenes.layouts.paint import (
     rounded,
     write,
 )  # fmt: skip
+from arr_coc.scenes.layouts.plans import Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.parts import draw_glyph
 from arr_coc.scenes.questions import Thing
 

@@ -6,8 +6,9 @@ from PIL import ImageDraw
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.layouts.paint import WALLS, awning, mix, pick, ramp, rounded
+from arr_coc.scenes.layouts.plans import Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.parts import draw_glyph
 from arr_coc.scenes.questions import Thing
 

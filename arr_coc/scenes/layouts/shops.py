@@ -6,9 +6,10 @@ from PIL import Image, ImageDraw
 from arr_coc.scenes import drawing, writing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.layouts.fronts import AWNINGS, GLASS, WINDOW_FRAME, name_board
 from arr_coc.scenes.layouts.paint import WALLS, awning, mix, pick, rounded, window
+from arr_coc.scenes.layouts.plans import Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.parts import add_host, draw_glyph
 from arr_coc.scenes.questions import Thing
 

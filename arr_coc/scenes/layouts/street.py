@@ -8,9 +8,10 @@ from PIL import ImageDraw
 from arr_coc.scenes import drawing
 from arr_coc.scenes.canvas import Canvas
 from arr_coc.scenes.drawing import Box, Rng
-from arr_coc.scenes.layouts.facts import Facts, Plan, cast, castable, deal_colours, sized
+from arr_coc.scenes.facts import Facts
 from arr_coc.scenes.layouts.fronts import POSTS, WINDOW_FRAME, billboard, fascia, house
 from arr_coc.scenes.layouts.paint import mix, person, pick, ramp, rounded, tree
+from arr_coc.scenes.layouts.plans import Plan, cast, castable, deal_colours, sized
 from arr_coc.scenes.parts import add_host, draw_glyph
 from arr_coc.scenes.questions import Thing
 

@@ -1,15 +1,14 @@
-"""What a layout is told before it draws, and what it knows afterwards beyond its list of things."""
+"""What a layout is told before it draws, and what all layouts deal from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from arr_coc.scenes import drawing
 from arr_coc.scenes.canvas import Canvas
-from arr_coc.scenes.drawing import Box, Rng
+from arr_coc.scenes.drawing import Rng
 from arr_coc.scenes.parts import HOST_DETAILS
-from arr_coc.scenes.questions import Thing
 
 NARROW_HOSTS = ("door", "shirt")
 SPARE_NAMES = 2
@@ -27,50 +26,6 @@ class Plan:
         """What a sign, flag, door or shirt carries: what is wanted, and no word where it is narrow."""
         fitting = [d for d in HOST_DETAILS if d != "word" or host not in NARROW_HOSTS]
         return [d for d in fitting if HOST_DETAILS[d] in self.wanted] or fitting
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a departure board: its cells by column ("time", "place", "gate")."""
-
-    cells: Mapping[str, Thing]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One chart of several: its title, where the title is written, and its bars."""
-
-    title: str
-    title_box: Box
-    bars: tuple[Thing, ...]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is true of a drawn layout and cannot be read off its list of things.
-
-    Attributes:
-        setting: what the whole picture shows.
-        counted: the name whose copies are to be counted, their number drawn evenly.
-        dealt: `(name, colour)` pairs whose number was drawn evenly, the name "" for all things.
-        signs: `(how, thing, sign)`: a sign that stands "next" to a thing, or names its "shop", or a
-            numbered "pin" beside it.
-        lines: of a board, top to bottom, with `vehicle` and `gate`, its words for what leaves and where.
-        paper: "form" or "receipt", whose entries are the things of that detail; "" for none.
-        charts: the charts of a dashboard.
-        scenery: names of glyphs that the scenery shows too, so that nobody asks whether they are there.
-    """
-
-    setting: str
-    counted: str | None = None
-    dealt: tuple[tuple[str, str], ...] = ()
-    signs: tuple[tuple[str, Thing, Thing], ...] = ()
-    lines: tuple[Line, ...] = ()
-    vehicle: str = ""
-    gate: str = ""
-    paper: str = ""
-    charts: tuple[Chart, ...] = ()
-    scenery: tuple[str, ...] = ()
 
 
 def deal_colours(rng: Rng, n: int, plan: Plan) -> tuple[list[str], list[str]]:
