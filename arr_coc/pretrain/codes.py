@@ -28,7 +28,8 @@ from arr_coc.pretrain.labels import (
 # tokens carry nothing, which would drown what the others carry.
 BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "centre": 0.5}
 OTHER_BACKGROUND_WEIGHT = 0.1
-RELATED_WEIGHT = 0.5  # of the losses of what a token does not show by itself
+# Of the losses of what a token does not show by itself: at half, reading suffered.
+RELATED_WEIGHT = 0.2
 # Weight of a character that is there, against one that is not, and of the characters' loss against
 # the other losses: it is a mean over many classes that are mostly absent.
 RARE_WEIGHT, CHARACTERS_WEIGHT = 8.0, 8.0

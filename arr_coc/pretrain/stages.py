@@ -25,8 +25,8 @@ Scores = dict[str, float]
 DENSE_WEIGHT_IN_JOINT = 0.25  # weight of the read-outs' losses, against 1 for the answers
 # Of the losses of hints, the same. What is true of a thing is a mean over many attributes, and has to be
 # known for sure before two things can be compared.
-HINT_WEIGHTS = {"hint_word": 0.5, "hint_what": 1.0, "hint_related": 1.5, "hint_evidence": 0.25}
-HINT_WEIGHTS |= {"hint_answer": 0.5, "hint_change": 0.5}
+HINT_WEIGHTS = {"hint_word": 0.5, "hint_what": 1.0, "hint_related": 1.0, "hint_evidence": 0.25}
+HINT_WEIGHTS |= {"hint_answer": 0.5, "hint_change": 0.3}
 CODE_DROPOUT = 0.06  # this share of the codes shows nothing, as the vision side will err too
 READING = ("tens", "units", "word", "characters")  # what practice with plates reports
 
