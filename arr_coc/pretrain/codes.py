@@ -28,7 +28,7 @@ from arr_coc.pretrain.labels import (
 # tokens carry nothing, which would drown what the others carry.
 BACKGROUND_WEIGHT = {"name": 0.5, "colour": 0.5, "centre": 0.5}
 OTHER_BACKGROUND_WEIGHT = 0.1
-# Of the losses of what a token does not show by itself: at half, reading suffered.
+# Of the losses of what a token does not show by itself: they are many, and must not outweigh reading.
 RELATED_WEIGHT = 0.2
 # Weight of a character that is there, against one that is not, and of the characters' loss against
 # the other losses: it is a mean over many classes that are mostly absent.

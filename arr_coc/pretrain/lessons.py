@@ -169,7 +169,7 @@ def _how_many(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
     colours = [thing.colour for thing in asked.objects if thing.colour]
     for colour in rng.permutation(sorted(set(colours))):
         boxes = tuple(thing.box for thing in asked.objects if thing.colour == colour)
-        if len(boxes) <= FEW and rng.random() < COUNT_SHARES.get(len(boxes), 1):
+        if _is_counted(rng, len(boxes)):
             text = worded(rng, "count_colour", xs="things", c=colour)
             yield Question(text, str(len(boxes)), LESSON, boxes)
 
@@ -181,10 +181,15 @@ def _how_often(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:
         return
     for name in rng.permutation(sorted(set(names))):
         boxes = tuple(thing.box for thing in asked.objects if thing.name == name)
-        if len(boxes) <= FEW and rng.random() < COUNT_SHARES.get(len(boxes), 1):
+        if _is_counted(rng, len(boxes)):
             yield from questions.ask(
                 rng, "count", asked.objects, (0, 0), setting="", counted=str(name)
             )
+
+
+def _is_counted(rng: np.random.Generator, number: int) -> bool:
+    """Whether it is asked how many they are, where they are so many."""
+    return number <= FEW and rng.random() < COUNT_SHARES.get(number, 1)
 
 
 def _line(rng: np.random.Generator, asked: Asked) -> Iterator[Question]:

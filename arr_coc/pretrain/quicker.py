@@ -12,7 +12,7 @@ from transformers import Qwen3VLForConditionalGeneration
 class PatchProduct(nn.Conv3d):
     """The projection of patches as a matrix product, which a convolution is whose steps do not overlap.
 
-    oneDNN's backward pass of the convolution took a quarter of a training step.
+    oneDNN's backward pass of the convolution takes far longer than that of the product.
     """
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
@@ -32,7 +32,7 @@ def multiply_patches(model: Qwen3VLForConditionalGeneration) -> None:
 
 
 def compile_text(model: Qwen3VLForConditionalGeneration) -> None:
-    """Compile the text layers, for sequences of any length: a step is a seventh shorter.
+    """Compile the text layers, for sequences of any length.
 
     Takes a C++ compiler, and a minute or two at the first steps.
     """
