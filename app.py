@@ -34,6 +34,7 @@ from arr_coc.page import (
     idea,
     measured,
     parts,
+    picking,
     saw,
     sense,
     share,
@@ -96,14 +97,17 @@ def layout() -> tuple[Parts, below.Below]:
     with gr.Column(elem_id="arr-page"):
         named["header"] = show(frame.header(frame.badge_loading(bool(first.shown))))
         named["hero"] = show(first.hero, elem_id="arr-hero")
+        if LOCAL.bundled:
+            show(measured.at_2b(RESULTS, brief=True), elem_id="arr-beside-hero")
         with gr.Row(equal_height=False, elem_id="arr-desk"):
             with gr.Column(scale=5, min_width=320, elem_id="arr-left"):
                 card = LOCAL.examples[0].path if LOCAL.examples else None
-                named |= parts.picture_side(first.look, card)
+                named |= parts.picture_side(first.look, card, LOCAL.recorded[1])
                 under |= below.matter()
                 under["sense"] = sense.ask()
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
-                named["cards"] = show(first.cards, js_on_load=frame.CARDS_JS, elem_id="arr-pick")
+                cards = picking.cards(LOCAL.examples, first.chosen)
+                named["cards"] = show(cards, js_on_load=picking.CARDS_JS, elem_id="arr-pick")
                 named |= parts.answer_side(first)
         named["saw"] = show(first.saw, js_on_load=saw.SCRIPT, elem_id="arr-saw")
         show(idea.section(), elem_id="arr-idea")
@@ -117,10 +121,11 @@ def layout() -> tuple[Parts, below.Below]:
         named |= parts.other_questions(visible=not is_served())
         show(measured.section(RESULTS, IDENTITY), elem_id="arr-results")
         published = bool(measured.load(RESULTS, IDENTITY))
-        with gr.Accordion("Figures", open=False, visible=published, elem_id="arr-figures") as named[
-            "figures"
-        ]:
-            named["drawn_figures"] = show()
+        with gr.Accordion(
+            "All tables", open=False, visible=published, elem_id="arr-tables"
+        ) as tables:
+            named["tables"] = show()  # they come when they are opened
+        named["all_tables"] = tables
         named["links"] = show(first.links, js_on_load=share.SCRIPT, elem_id="arr-links")
         under |= below.address()
         if LOCAL.on_space:
@@ -243,7 +248,7 @@ def wire_pictures(page: Parts) -> None:
 
 
 def wire_reasons(page: Parts) -> Dependency:
-    """Gauges to drag, maps of other questions, figures, what can be saved; returns the maps' run."""
+    """Gauges to drag, maps of other questions, tables, what can be saved; returns the maps' run."""
     tuned = page.of(changes.Tuned)
     page.gauges.release(LOCAL.on_tensions, page.shown, tuned, trigger_mode="always_last", **QUICK)
     page.reset.click(LOCAL.on_reset, page.shown, tuned, **QUICK)
@@ -258,9 +263,8 @@ def wire_reasons(page: Parts) -> Dependency:
         **GPU,
         **PRIVATE,
     )  # fmt: skip
-    page.figures.expand(
-        lambda: measured.figures(RESULTS, IDENTITY), None, page.drawn_figures, **QUICK
-    )
+    looking.failure(None, None, page.others, js=parts.NOT_LOOKED_JS, **QUICK)
+    page.all_tables.expand(lambda: measured.tables(RESULTS, IDENTITY), None, page.tables, **QUICK)
     saved = page.links.select(LOCAL.on_save, page.shown, page.file, **QUICK)
     saved.then(None, page.file, None, js=share.DOWNLOAD, **QUICK)
     return looking
@@ -269,7 +273,7 @@ def wire_reasons(page: Parts) -> Dependency:
 def wire_settings(page: Parts) -> None:
     """What was recorded, the link and the cost of a finer cut follow what is set."""
     gr.on(
-        [page.question.blur, page.percent.release],
+        [page.question.blur, page.percent.change],
         LOCAL.on_question,
         [page.chosen, page.question, page.percent],
         page.links,
@@ -278,7 +282,7 @@ def wire_settings(page: Parts) -> None:
     )
     page.percent.change(
         LOCAL.on_budget,
-        [page.shown, page.chosen, page.question, page.percent],
+        [page.shown, page.chosen, page.question, page.percent, page.tensions],
         page.of(changes.Budgeted),
         trigger_mode="always_last",
         **QUICK,

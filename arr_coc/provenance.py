@@ -40,7 +40,14 @@ def command(module: str, words: Sequence[str]) -> str:
     named = [
         f"{name}={naming.public(os.environ[name])}" for name in VARIABLES if name in os.environ
     ]
-    return " ".join([*named, shlex.join(["python", "-m", module, *map(_public, words)])])
+    together = "TORCHELASTIC_RUN_ID" in os.environ
+    launcher = ["torchrun", "--nproc_per_node", str(processes())] if together else ["python"]
+    return " ".join([*named, shlex.join([*launcher, "-m", module, *map(_public, words)])])
+
+
+def processes() -> int:
+    """How many run the command together."""
+    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def _public(word: str) -> str:

@@ -14,6 +14,7 @@ from arr_coc.peers.before import Control
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
+from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
 from tests.tables_clips import clips_block
 from tests.tables_harness import harness_block
@@ -79,7 +80,8 @@ def base_card() -> str:
     """The model card of the bundled base, from its weights, its scores and its training."""
     facts, scores = (json.loads((BASE / f"{n}.json").read_text()) for n in ("training", "scores"))
     model = ARRCOCQwen.from_pretrained(BASE).model
-    return card(sum(p.numel() for p in model.parameters()), facts, scores)
+    parameters = sum(p.numel() for p in model.parameters())
+    return card(parameters, facts, scores, max_tokens=max_tokens_of(BASE))
 
 
 def method_rows(summary: dict, controls: bool) -> list[str]:

@@ -22,7 +22,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 from test_intake import png_header
 
-from arr_coc.page import frame, measured, results, stamps
+from arr_coc.page import frame, measured, picking, results, stamps
 from arr_coc.page.api import Endpoints as API
 from arr_coc.page.changes import UNCHANGED, Fresh
 from arr_coc.page.local_handlers import LocalHandlers
@@ -475,11 +475,11 @@ def test_remarks():
 def test_thumbnails_and_cards(tmp_path):
     Image.new("RGB", (900, 700), "red").save(tmp_path / "a.png")
     card = frame.Example(tmp_path / "a.png", "<b>?", "red", note='"quoted"')
-    shown = frame.cards([card, replace(card, question="other")], chosen=1)
+    shown = picking.cards([card, replace(card, question="other")], chosen=1)
     assert "<b>?" not in shown and shown.count('aria-pressed="true"') == 1
     data = re.search(r"base64,([^\"]+)", shown)[1]
     assert max(Image.open(io.BytesIO(base64.b64decode(data))).size) <= 440
-    assert frame.load_examples(tmp_path) == [] and frame.cards([]) == ""
+    assert frame.load_examples(tmp_path) == [] and picking.cards([]) == ""
 
 
 def test_stopping_keeps_what_came():

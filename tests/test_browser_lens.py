@@ -52,7 +52,7 @@ def wheres():
 def test_the_browser_reckons_as_python_does(browser, allocator):
     """Relevance, kept cells, their ranks and brightness, over random dials and the ends of each."""
     tab = browser.new_page()
-    for source in ("allocate.js", "balance.js"):
+    for source in ("paint.js", "allocate.js", "balance.js"):
         tab.add_script_tag(path=Path(viewer.__file__).with_name(source))
     rng = random.Random(20)
     dials = [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [0.51, 0.5, 0.7]]

@@ -72,11 +72,7 @@ def test_names_are_escaped():
     assert "<img" not in shown and "&lt;img" in shown
 
 
-def test_the_section_says_whose_results_they_are_and_folds_the_rest():
+def test_the_section_says_whose_results_they_are_and_has_one_table():
     shown = measured.section(ROOT / "results")
     weights = SCENES["identity"]["weights_sha256"][:12]
-    open_part, _, folded = shown.partition("<details")
-    assert weights in open_part and SCENES["commit"] in open_part
-    assert open_part.count("<table") == 1 and folded.count("<table") >= len(
-        measured.load(ROOT / "results")
-    )
+    assert weights in shown and SCENES["commit"] in shown and shown.count("<table") == 1

@@ -28,7 +28,7 @@ def test_only_what_is_to_be_black_is_black():
 def test_the_summary_pairs_each_look_with_the_whole_picture():
     rows = [
         {"picture": str(n // 2), "index": n, "whole": 1.0, "boxes_black": float(n % 4 == 0),
-         "boxes_alone": 1.0}
+         "boxes_alone": 1.0, "kind": "ab"[n % 4 == 0]}
         for n in range(40)
     ]  # fmt: skip
     found = control.summarise_control(rows)
@@ -41,6 +41,12 @@ def test_the_summary_pairs_each_look_with_the_whole_picture():
         < 0
         == found["boxes_alone_minus_whole"]["value"]
     )
+    guessed = found["guessed"]
+    assert [(guessed[k]["n"], guessed[k]["remain"]) for k in ("all", "a", "b")] == [
+        (40, 10), (30, 0), (10, 10),
+    ]  # fmt: skip
+    none_right = control.summarise_control([{**rows[0], "whole": 0.0}])["guessed"]["all"]
+    assert none_right == {"n": 0, "remain": 0, "interval": None}
     assert control.summarise_control([]) is None
 
 

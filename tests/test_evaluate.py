@@ -19,6 +19,7 @@ from arr_coc.evaluate import __main__ as evaluate
 from arr_coc.evaluate import identity, questions, stats, store, summary, vqa, work
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate.questions import Item, Ref, Scenes
+from arr_coc.evaluate.settings import parse
 from arr_coc.peers import methods as peers_methods
 from arr_coc.peers import ours as peers_ours
 from arr_coc.qwen import weights
@@ -153,6 +154,31 @@ class Spied:
     def __call__(self, host, ask, question, *rest):
         self.question, self.reduced = question, self.method(host, ask, question, *rest)
         return self.reduced
+
+
+def test_scenes_are_asked_in_another_manner_and_with_the_instruction():
+    plain = Scenes(DEV_SEED, 2, ["colour", "number"], size=(256, 256))
+    said = Scenes(
+        DEV_SEED, 2, ["colour", "number"], size=(256, 256), manner="lower", instruction=vqa.SHORT
+    )
+    refs = [ref for block in plain.blocks() for ref in block]
+    assert refs == [ref for block in said.blocks() for ref in block]
+    for one, other in zip(plain.load(refs), said.load(refs)):
+        assert one.text == one.question and other.question == one.question.lower()
+        assert other.text == other.question + vqa.SHORT and one.truths == other.truths
+    assert said.about == plain.about | {"manner": "lower", "instruction": vqa.SHORT}
+
+
+def test_rows_of_other_wordings_do_not_mix(tmp_path):
+    words = ["--out", str(tmp_path), "--n", "1"]
+    plain = identity.identity(parse(words, ""))
+    assert "manner" not in plain and "instruction" not in plain
+    other = identity.identity(parse([*words, "--manner", "please", "--instruction", "!"], ""))
+    assert other == plain | {"manner": "please", "instruction": "!"}
+    folder = parse([*words, "--folder", str(tmp_path)], "")
+    assert folder.instruction == vqa.SHORT
+    with pytest.raises(SystemExit):
+        parse([*words, "--easy-vqa", "--instruction", "!"], "")
 
 
 def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(

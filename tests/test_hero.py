@@ -33,7 +33,8 @@ def said(focused="99", full="99", shrunk="26", truth="99", times=(1.0, 0.4), run
     third = None if shrunk is None else look(shrunk, 49, 0.1)
     result = result_of(Model, question, *looks, third)
     words = hero(result, truth, runs)
-    assert words.startswith('<p class="arr-hero">') and words.endswith("</p>")
+    assert words.startswith('<p class="arr-hero') and words.endswith("</p>")
+    assert ("arr-slower" in words) == ("slower on this small model" in words)
     return html.unescape(re.sub("<.*?>", "", words))
 
 

@@ -2,9 +2,9 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
-from PIL import Image
 from test_evaluate import table_of
 
 from arr_coc.evaluate.summary import summarise
@@ -29,19 +29,16 @@ def summary(**changes):
 def folder(tmp_path):
     (tmp_path / "scenes").mkdir()
     (tmp_path / "scenes" / "summary.json").write_text(json.dumps(summary()))
-    Image.new("RGB", (20, 10)).save(tmp_path / "scenes" / "accuracy-tokens.png")
     return tmp_path
 
 
 def cells(shown):
-    """Of the tables that are folded; the chart's rows are `test_chart`'s."""
-    shown = shown.partition("<details")[2]
     rows = re.findall(r"<tr>(.*?)</tr>", shown)
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
 
 
 def test_accuracy_against_tokens_and_time(folder):
-    shown = measured.section(folder)
+    shown = measured.tables(folder)
     head, stock, ours, other = cells(shown)
     assert head == [
         "Method", "10% of the tokens", "20% of the tokens", "All tokens", "First word, at 20%",
@@ -60,7 +57,7 @@ def test_a_sweep_has_a_column_for_each_size(folder):
     (folder / "scenes" / "summary.json").write_text(
         json.dumps(report | {"methods": report["methods"] + small})
     )
-    head, stock, *ours = cells(measured.section(folder))
+    head, stock, *ours = cells(measured.tables(folder))
     assert head == ["Method", "Detail × 0.5", "Detail × 1"]
     assert stock[1] == stock[2] == "100.0% [100.0, 100.0]"
     assert [row[0] for row in ours] == ["arr-coc, 10%", "arr-coc, 20%", "random, 20%"]
@@ -71,8 +68,9 @@ def test_the_comparison_comes_first_and_the_rest_can_be_opened(folder):
         (folder / name).mkdir()
         (folder / name / "summary.json").write_text(json.dumps(summary()))
     assert list(measured.load(folder)) == ["scenes", "sweep", "ablations", "another"]
-    chart, first, *others = measured.section(folder).split("<details")
-    assert "arr-chart" in chart and "Against other ways" in first and len(others) == 3
+    none, first, *others = measured.tables(folder).split("<details")
+    assert not none and "Against other ways" in first and len(others) == 3
+    assert "arr-chart" in measured.section(folder)
     assert "<summary>another</summary>" in others[-1] and "when is shrinking" in others[0]
 
 
@@ -97,22 +95,32 @@ def test_the_2b_sentence_is_the_benchmarks(tmp_path):
 def test_nothing_measured_is_said_in_a_sentence(tmp_path):
     shown = measured.section(tmp_path)
     assert measured.NONE in shown and "<table" not in shown
-    assert measured.NONE in measured.figures(tmp_path)
+    assert measured.tables(tmp_path) == ""
     (tmp_path / "broken").mkdir()
     for text in ("{", "[]", '{"methods": []}'):
         (tmp_path / "broken" / "summary.json").write_text(text)
         assert measured.section(tmp_path) == shown
 
 
-def test_the_figures_there_are_and_no_others(folder):
-    shown = measured.figures(folder)
-    assert shown.count("<img") == 1 and "data:image/png;base64," in shown
-    assert str(folder) not in shown
+def test_the_figures_stand_in_the_docs_and_a_space_links_to_them(folder, monkeypatch):
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    shown = measured.tables(folder)
+    assert measured.FIGURES in shown and "<img" not in shown and str(folder) not in shown
+    monkeypatch.setenv("SPACE_ID", "someone/arr-coc")
+    address = "https://huggingface.co/spaces/someone/arr-coc/blob/main/docs/evaluation.md"
+    assert f'href="{address}"' in measured.tables(folder)
+
+
+def test_every_published_figure_stands_in_the_docs():
+    docs = Path(measured.__file__).parents[2] / "docs"
+    words = (docs / "evaluation.md").read_text()
+    for figure in docs.parent.glob("results/*/*.png"):
+        assert f"(../results/{figure.parent.name}/{figure.name})" in words
 
 
 def test_names_are_escaped(folder):
     (folder / "scenes" / "summary.json").write_text(json.dumps(summary(what=EVIL, date=EVIL)))
-    assert "<img src=x" not in measured.section(folder) + measured.figures(folder)
+    assert "<img src=x" not in measured.section(folder) + measured.tables(folder)
 
 
 def test_what_is_published_can_be_shown():
@@ -120,4 +128,4 @@ def test_what_is_published_can_be_shown():
 
     summaries = measured.load(app.RESULTS)
     assert len(summaries) == len(list(app.RESULTS.glob("*/summary.json")))
-    assert measured.section(app.RESULTS).count("<table") == 1 + len(summaries)  # the chart's rows
+    assert measured.tables(app.RESULTS).count("<table") == len(summaries)

@@ -8,7 +8,7 @@ import numpy as np
 from app_server import BUNDLED_EXAMPLES
 
 from arr_coc import homunculus
-from arr_coc.page import board, frame, viewer
+from arr_coc.page import board, frame
 from arr_coc.ranking import ranks
 from arr_coc.service.recordings import load
 
@@ -40,7 +40,8 @@ def test_the_sign_that_was_read_glows_on_its_recorded_card():
     shown = board.recorded(BUNDLED_EXAMPLES, card, (about, made))
     where = shown["where"]
     data = json.loads(html.unescape(re.search(r'data-look="([^"]*)"', board.board(shown).look)[1]))
-    brightness = np.array(data["brightness"])
+    brightness = ranks(where["relevance"], where["cells"]).brightness
+    assert np.array(data["places"]).shape == brightness.shape
     held = np.zeros_like(brightness, bool)
     for _, row, column in where["cells"]:
         held[row, column] = True
@@ -68,5 +69,5 @@ def test_one_place_to_several_changes_the_default_view():
     bright = []
     for focus in (1.0, 0.0):
         tuned, _ = board.under(shown, [where["compress"], where["exploit"], focus])
-        bright.append(np.array(viewer.look_data(tuned["where"])["brightness"]))
+        bright.append(ranks(tuned["where"]["relevance"], tuned["where"]["cells"]).brightness)
     assert (bright[0] != bright[1]).mean() > 0.1

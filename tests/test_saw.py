@@ -4,8 +4,9 @@ import html
 import json
 import re
 
+import httpx
 import pytest
-from app_server import BUNDLED_EXAMPLES
+from app_server import BUNDLED_EXAMPLES, start
 from starlette.testclient import TestClient
 from test_app import event
 from test_comparing import Fake, request
@@ -17,7 +18,6 @@ from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.service import comparing, decision
 
 MOST_OF_A_PAGE, MOST_OF_A_CARD = 600_000, 150_000  # bytes
-TEMPLATE = 40_000  # bytes of the framework's page around what is configured
 
 
 @pytest.fixture
@@ -126,11 +126,14 @@ def test_what_a_card_sends_stays_small():
         assert fresh.saw and sum(len(text.encode()) for text in sent) < MOST_OF_A_CARD, card
 
 
+@pytest.mark.slow
 def test_the_first_page_stays_small():
-    import app
-
-    configured = json.dumps(app.demo.get_config_file(), default=str)
-    assert len(configured.encode()) < MOST_OF_A_PAGE - TEMPLATE
+    served = start({"ARR_COC_EXAMPLES": str(BUNDLED_EXAMPLES)})
+    try:
+        page = httpx.get(served.url, timeout=60)
+        assert page.status_code == 200 and len(page.content) <= MOST_OF_A_PAGE
+    finally:
+        served.process.terminate()
 
 
 def test_what_is_dragged_leaves_what_each_look_saw(result):

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from test_comparing import Fake, decision, request
 
-from arr_coc.page import board, frame, post, results, share, viewer, why
+from arr_coc.page import board, frame, picking, post, results, share, viewer, why
 from arr_coc.page.asking import asked_of
 from arr_coc.page.cost import cost
 from arr_coc.service import comparing
@@ -44,8 +44,8 @@ def test_things_to_ask_lie_where_their_boxes_are_and_are_escaped(result):
         r'<button[^>]*class="arr-thing([^"]*)" data-card="3"[^>]*style="([^"]*)"', drawn
     )
     assert things == [
+        (" arr-at-ends arr-at-right", "left:90.00%;top:0.00%;width:10.00%;height:100.00%"),
         (" arr-at-left", "left:0.00%;top:25.00%;width:10.00%;height:25.00%"),
-        (" arr-at-right", "left:90.00%;top:0.00%;width:10.00%;height:100.00%"),
     ]
     assert "<img src=x" not in drawn
 
@@ -70,10 +70,10 @@ def test_cards_stand_in_groups_and_siblings_are_asked_on_the_picture(tmp_path):
     entries[0]["boxes"] = [[20, 10, 40, 50]]
     (tmp_path / "examples.json").write_text(json.dumps(entries))
     examples = frame.load_examples(tmp_path)
-    drawn = frame.cards(examples, 1)
-    assert re.findall(r'data-card="(\d)" aria-pressed="(\w+)"', drawn) == [
-        ("0", "true"),
-        ("2", "false"),
+    drawn = picking.cards(examples, 1)
+    assert re.findall(r'data-card="(\d)" data-asks="([\d ]+)" aria-pressed="(\w+)"', drawn) == [
+        ("0", "0 1", "true"),
+        ("2", "2", "false"),
     ]
     assert drawn.index("Small detail") < drawn.index("one?") < drawn.index("Where it fails")
     assert asked_of(examples, 1) == [

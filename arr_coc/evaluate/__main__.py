@@ -78,6 +78,7 @@ def source_of(settings: Settings) -> Source:
         asked = settings.kinds, settings.world, settings.groups, settings.size, settings.hand
         return DrawnViews(settings.seed, n or N_SCENES, *asked)
     scenes = {"size": settings.size, "world": settings.world, "hand": settings.hand}
+    scenes |= {"manner": settings.manner, "instruction": settings.instruction}
     return Scenes(settings.seed, n or N_SCENES, settings.kinds, settings.details, **scenes)
 
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from arr_coc.evaluate.questions import Item, Source
 from arr_coc.evaluate.rows import measure_items
 from arr_coc.evaluate.settings import Settings
-from arr_coc.evaluate.stats import Bootstrap, estimate
+from arr_coc.evaluate.stats import Bootstrap, estimate, wilson
 from arr_coc.evaluate.store import FULL
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import STOCK
@@ -76,7 +76,7 @@ def _boxed(source: Source) -> Iterator[list[Item]]:
 def _asked(
     settings: Settings, source: Source, host: ARRCOCQwen, items: Sequence[Item]
 ) -> list[dict[str, Any]]:
-    """A row for each of the items: its name, and by look whether the answer is right."""
+    """A row for each of the items: its name and kind, and by look whether the answer is right."""
     looks = [looks_of(item) for item in items]
     right: dict[str, list[float]] = {}
     for look in LOOKS:
@@ -87,7 +87,7 @@ def _asked(
         )  # fmt: skip
         right[look] = [row["right"] for row in measured]
     return [
-        {"picture": item.ref.picture, "index": item.ref.index}
+        {"picture": item.ref.picture, "index": item.ref.index, "kind": item.kind}
         | {look: right[look][place] for look in LOOKS}
         for place, item in enumerate(items)
     ]
@@ -106,7 +106,11 @@ def read(out: Path) -> list[dict[str, Any]]:
 
 
 def summarise_control(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Accuracy of each look and its difference to the whole picture, with 95 % intervals over pictures."""
+    """Accuracy of each look and its difference to the whole picture, with 95 % intervals over pictures.
+
+    `guessed` says of the answers that are right about the whole picture how many remain so with the boxes
+    black, in all and by kind.
+    """
     if not rows:
         return None
     numbers: dict[str, int] = {}
@@ -118,4 +122,19 @@ def summarise_control(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         return estimate(bootstrap.means(values, pooled=True)[:, 0])
 
     minus = {f"{look}_minus_whole": mean(right[look] - right["whole"]) for look in LOOKS[1:]}
-    return {"n": len(rows)} | {look: mean(right[look]) for look in LOOKS} | minus
+    kinds = sorted({row["kind"] for row in rows if "kind" in row})
+    guessed = {"all": _guessed(rows)}
+    guessed |= {kind: _guessed([row for row in rows if row.get("kind") == kind]) for kind in kinds}
+    means = {look: mean(right[look]) for look in LOOKS}
+    return {"n": len(rows)} | means | minus | {"guessed": guessed}
+
+
+def _guessed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of `n` answers that are right, in full, about the whole picture, those that need no boxes."""
+    right = [row for row in rows if row["whole"] >= 1]
+    remain = sum(row["boxes_black"] >= 1 for row in right)
+    return {
+        "n": len(right),
+        "remain": remain,
+        "interval": wilson(remain, len(right)) if right else None,
+    }

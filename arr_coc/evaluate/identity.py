@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from arr_coc import components, digests, naming
 from arr_coc.evaluate import store
-from arr_coc.evaluate.questions import other_scenes
+from arr_coc.evaluate.questions import other_scenes, other_words
 from arr_coc.evaluate.settings import Settings, methods_of
 
 WEIGHTS = {"weights", "weights_sha256"}  # what ARR-COC's rows alone depend on
@@ -58,9 +58,18 @@ def identity(settings: Settings) -> dict[str, Any]:
     if settings.held_out:
         about["held_out"] = settings.held_out
     about |= other_scenes(settings.world, settings.hand)
+    if not (settings.folder or settings.dataset):
+        about |= other_words(settings.manner, settings.instruction)
     if settings.groups:
         about["groups"] = settings.groups
+        about["pace"] = _pace(trained)  # clips are decided by it, and it is in no file of weights
     return about | {"size": "x".join(map(str, settings.size))}
+
+
+def _pace(weights: Path) -> dict[str, float] | None:
+    """The numbers for clips in a folder of weights; None where it has none of its own."""
+    config = weights / "config.json"
+    return json.loads(config.read_text()).get("pace") if config.is_file() else None
 
 
 def _name(base: str) -> str:

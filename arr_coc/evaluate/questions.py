@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from arr_coc.scenes import asking
 from arr_coc.scenes.drawing import Box
 from arr_coc.scenes.hands import HOME
 from arr_coc.scenes.scene import KINDS_OF, WORLDS, Scene, make_scene
 
+PLAIN = "plain"  # of `asking.MANNERS`
 SCENES_PER_BLOCK = 32
 BLOCKS_AT_A_TIME = 4  # drawn side by side to see what their scenes can be asked
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
@@ -86,7 +88,8 @@ class Scenes:
 
     Scenes are drawn as they come, not made to suit a kind, so a question is the same whatever else
     is evaluated. Every scale of detail has its own pictures and its own count. `world` and `hand` are
-    those of `make_scene`.
+    those of `make_scene`; `manner` is how questions are put, one of `asking.MANNERS`, and `instruction`
+    follows each of them.
     """
 
     name, scoring, is_streamed = "scenes", "exact", False
@@ -100,13 +103,16 @@ class Scenes:
         size: tuple[int, int] = (512, 512),
         world: str = WORLDS[0],
         hand: str = HOME,
+        manner: str = PLAIN,
+        instruction: str = "",
     ) -> None:
         """Raises ValueError for a kind that the world does not have, or no questions to ask."""
         self._take(first_seed, n, kinds, KINDS_OF[world], f"{world} world", details)
+        self.manner, self.instruction = manner, instruction
         # For `make_scene`.
         self.drawing = {"size": tuple(size), "world": world, "hand": hand}
         self.about = {"first_seed": first_seed, "n_per_kind": n, "size": list(size)}
-        self.about |= other_scenes(world, hand)
+        self.about |= other_scenes(world, hand) | other_words(manner, instruction)
 
     def _take(
         self,
@@ -176,11 +182,16 @@ class Scenes:
             scene = drawn[key]
             own = scene.questions[ref.index]
             others = [q.boxes for i, q in enumerate(scene.questions) if i != ref.index and q.boxes]
-            truths = (own.answer,)
-            items.append(
-                Item(ref, scene.image, own.text, own.kind, truths, own.boxes, tuple(others))
-            )
+            text = asking.put(own.text, self.manner)
+            about = text, own.kind, (own.answer,), own.boxes, tuple(others), self.instruction
+            items.append(Item(ref, scene.image, *about))
         return items
+
+
+def other_words(manner: str, instruction: str) -> dict[str, str]:
+    """How questions are put, where that is not plainly: what reports and rows tell of it."""
+    given = {"manner": manner * (manner != PLAIN), "instruction": instruction}
+    return {key: value for key, value in given.items() if value}
 
 
 def other_scenes(world: str, hand: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arr_coc import provenance
 from arr_coc.commands import add_dtype
-from arr_coc.evaluate.questions import QUESTIONS_PER_BLOCK
+from arr_coc.evaluate.questions import PLAIN, QUESTIONS_PER_BLOCK
 from arr_coc.evaluate.timing import CURVE
 from arr_coc.evaluate.views import GROUPS, PICTURES, VIEWS_KINDS, VIEWS_SIZE, VIEWS_WORLDS
 from arr_coc.evaluate.vqa import SHORT
@@ -18,6 +18,7 @@ from arr_coc.peers.views import ViewsMethod
 from arr_coc.peers.views_methods import VIEWS_METHODS
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.scenes import large
+from arr_coc.scenes.asking import MANNERS
 from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
 from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.richer import RICHER_KINDS
@@ -56,7 +57,8 @@ class Settings:
         held_out: share of the pictures that training with the same number leaves out; those alone are
             asked. 0 asks all.
         control: whether stock is also asked with the boxes blackened, and with nothing but the boxes.
-        instruction: follows each question in VQA form.
+        manner: of scenes: how questions are put, one of `asking.MANNERS`.
+        instruction: follows each question.
         floor: stock accuracy in [0, 1] that a kind needs to count.
         resume, new_weights: whether rows are added to those in `out`, and whether those of other weights
             may make way.
@@ -92,6 +94,7 @@ class Settings:
     pictures: Path | None
     held_out: float
     control: bool
+    manner: str
     instruction: str
     floor: float
     resume: bool
@@ -168,7 +171,10 @@ def parser(about: str) -> argparse.ArgumentParser:
                            "go on")  # fmt: skip
     data.add_argument("--split", default="validation", help="of --dataset")
     data.add_argument("--subset", help="of --dataset")
-    data.add_argument("--instruction", default=SHORT, help="after each question in VQA form")
+    data.add_argument("--manner", choices=list(MANNERS), default=PLAIN,
+                      help="how questions about scenes are put")  # fmt: skip
+    data.add_argument("--instruction", help="after each question (default: of --folder and --dataset "
+                      "the usual one, of scenes none)")  # fmt: skip
     data.add_argument("--floor", type=float, help="stock accuracy that a kind needs to count")
     how = p.add_argument_group("how")
     how.add_argument("--resume", action="store_true", help="add to the rows in OUT")
@@ -206,6 +212,7 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     methods = [name for name, make in methods_of(args.world).items() if _is_of(make(), args.world)]
     scoring = "vqa" if args.folder or args.dataset else "exact"
     is_small = Path(args.base) == BUNDLED_BASE
+    usual = SHORT if scoring == "vqa" else ""
     derived = {
         "words": tuple(provenance.typed(argv)),
         "methods": tuple(
@@ -217,6 +224,7 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
         "size": tuple(args.size),
         "groups": args.groups or GROUPS.get(args.world, 0),
         "details": tuple(map(float, args.sweep[1:])) if sweep else (args.detail,),
+        "instruction": usual if args.instruction is None else args.instruction,
         "max_new_tokens": args.max_new_tokens or NEW_TOKENS[scoring],
         "floor": DEFAULT_FLOOR[scoring] if args.floor is None else args.floor,
         "batch": args.batch or (SMALL_BATCH if is_small else 1),
@@ -254,8 +262,13 @@ def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if args.sweep and (args.sweep[0] != "detail" or len(args.sweep) < 3):
         p.error("--sweep takes the word detail and at least two scales")
     others = args.easy_vqa or args.folder or args.dataset
-    if others and (args.world, args.hand) != (WORLDS[0], HOME):
-        p.error("--world and --hand are of drawn scenes")
+    if others and (args.world, args.hand, args.manner) != (WORLDS[0], HOME, PLAIN):
+        p.error("--world, --hand and --manner are of drawn scenes")
+    said = args.manner != PLAIN or args.instruction is not None
+    if said and (is_views or args.easy_vqa):
+        p.error(
+            "--manner and --instruction are of scenes, --instruction of --folder and --dataset too"
+        )
     if args.hand in HELD_OUT_HANDS and args.seed < DEV_SEED:
         p.error(f"--hand {args.hand} is held out of training: --seed must be at least {DEV_SEED}")
     smallest, largest = large.SIDES

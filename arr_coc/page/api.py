@@ -56,10 +56,11 @@ class Endpoints:
         settings |= {"share": share, "budget": budget, "shrunk": shrunk}
         return self.model.answered(image, question, settings)
 
+    # What these two return is not typed again: the page would be sent every schema eight times more.
     def compare_with(
         self, image: FileData, question: str, settings: dict[str, Any]
-    ) -> ComparisonResult:
-        """As compare, with any setting by its name.
+    ) -> dict[str, Any]:
+        """As compare, which tells what comes back, with any setting by its name.
 
         Args:
             image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
@@ -78,8 +79,10 @@ class Endpoints:
         """
         return self.model.answered(image, question, {"share": share}, alone=True)
 
-    def relevance_with(self, image: FileData, question: str, settings: dict[str, Any]) -> Where:
-        """As relevance, with any setting by its name.
+    def relevance_with(
+        self, image: FileData, question: str, settings: dict[str, Any]
+    ) -> dict[str, Any]:
+        """As relevance, which tells what comes back, with any setting by its name.
 
         Args:
             image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.

@@ -1,11 +1,10 @@
 /* Balance: three maps and three tensions -> relevance, and the places that get tokens: the arithmetic of
-   arr_coc/balancing.py and attending.py, in the browser, over `allocate.js`. Numbers in, numbers out; no page is
+   arr_coc/balancing.py and attending.py, in the browser, over `allocate.js` and `paint.js`. Numbers in, numbers out; no page is
    touched. tests/test_browser_lens.py holds it against Python's, with constants and all.
 
    `sum` is what `why.sum_of` wrote; maps become flat lists, row by row; tensions are [compress, exploit, focus]. */
 const arrBalance = (() => {
   const EPS = 1e-6, REACH = 1, TOP_SHARE = 20, GIST = 0.5;
-  const FAINTEST_KEPT = 0.42, BRIGHTEST_REST = 0.2;  // as in arr_coc/ranking.py
 
   const descending = (values) => values.map((_, i) => i).sort((i, j) => values[j] - values[i] || i - j);
 
@@ -119,22 +118,11 @@ const arrBalance = (() => {
 
   const ranked = (map, cells, grid) => ranks(strongest(map, cells, grid));
 
-  /* How brightly each place is drawn: by rank, every kept one above every other, as in arr_coc/ranking.py. */
-  function brightness(map, cells, grid) {
-    const height = (all) => all.map((rank) => 1 - (rank - 1) / Math.max(1, all.length - 1));
-    const shown = height(ranks(map)).map((value) => BRIGHTEST_REST * value);
-    const heights = height(ranked(map, cells, grid)), [h, w] = grid;
-    const coarseFirst = cells.map((_, n) => n).sort((a, b) => cells[b][0] - cells[a][0]);
-    for (const n of coarseFirst) {
-      const [level, row, column] = cells[n], side = 2 ** level;
-      for (let y = row * side; y < Math.min(h, (row + 1) * side); y++) {
-        for (let x = column * side; x < Math.min(w, (column + 1) * side); x++) {
-          shown[y * w + x] = FAINTEST_KEPT + (1 - FAINTEST_KEPT) * heights[n];
-        }
-      }
-    }
-    return shown;
+  function brightness(map, cells, grid) {  // how brightly each place is drawn, from 0 to 1
+    const places = rows(ranks(map), grid), order = ranked(map, cells, grid);
+    return arrPaint.brightness({grid, places, cells, order}).flat();
   }
+  const rows = (flat, [h, w]) => Array.from({length: h}, (_, y) => flat.slice(y * w, (y + 1) * w));
 
   return {factors, relevance, tokens, cells, ranked, brightness};
 })();

@@ -7,7 +7,6 @@ import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -16,6 +15,7 @@ from gradio.events import Dependency
 from arr_coc.page import moments, results, stamps, you
 from arr_coc.page.changes import Played, Several
 from arr_coc.page.clip_cards import ClipCards
+from arr_coc.page.frame import source
 from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.refusals import spoken
@@ -23,10 +23,11 @@ from arr_coc.page.sense import Sense
 from arr_coc.page.several_handlers import LOOKING, MOVING, SeveralHandlers
 from arr_coc.page.you_handlers import YouHandlers
 
-ADDRESS = (Path(__file__).parent / "address.js").read_text(encoding="utf-8")
+ADDRESS = source("address.js")
 # What a stamp compares; that tensions were imposed, their numbers say.
 ASKED = [name for name in stamps.SHOWN if name != "imposed"]
-WEIGHING_JS = f"() => {json.dumps(spoken('Leaves out each kept place in turn…'))}"
+WEIGHING_JS = stamps.begun("matter", spoken("Leaves out each kept place in turn…"))
+NOT_WEIGHED_JS = stamps.refused("matter", spoken(results.QUEUE_FULL), spoken())
 STOPPED = "Stopped. What stood here before stays."
 QUIET_JS = f"() => {json.dumps(spoken())}"
 MATTERED_JS = "() => { document.querySelector('#arr-look input[value=mattered]')?.click(); }"
@@ -170,7 +171,7 @@ def wire_matter(
         **gpu,
     )
     running.success(None, None, None, js=MATTERED_JS, **quick)
-    running.failure(None, None, below.said_matter, js=FULL_JS, **quick)
+    running.failure(None, None, below.said_matter, js=NOT_WEIGHED_JS, **quick)
     # Another look has come: nothing of the one before is being asked any more.
     page.look.change(None, None, below.said_matter, js=QUIET_JS, **quick)
     return running

@@ -182,6 +182,15 @@ def under(shown: Shown, tensions: list[float] | None) -> tuple[Shown, dict[str, 
     return shown, {name: piece and piece + mark(stamp) for name, piece in pieces.items()}
 
 
+def tuned(shown: Shown, tensions: list[float] | None) -> dict[str, Any]:
+    """All pieces of a comparison under other tensions, or its own (None), and itself as `shown`."""
+    pieces = board(shown)._asdict()
+    if tensions:
+        shown, other = under(shown, tensions)
+        pieces |= other
+    return {**pieces, "shown": shown}
+
+
 def side_by_side(image: Image.Image, questions: list[str], wheres: list[Where]) -> str:
     """Where each question looks, as pictures side by side; long ones in lines, below one another."""
     from arr_coc import homunculus

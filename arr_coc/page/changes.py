@@ -24,7 +24,6 @@ class Fresh(NamedTuple):
     hero: Any = UNCHANGED
     picture: Any = UNCHANGED
     question: Any = UNCHANGED
-    cards: Any = UNCHANGED
     chosen: Any = UNCHANGED
     drawn: Any = UNCHANGED
     chips: Any = UNCHANGED

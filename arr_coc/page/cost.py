@@ -5,10 +5,9 @@ Escaped HTML from a finished `ComparisonResult`; `SCRIPT` (race.js) plays it in 
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from arr_coc.page.frame import escaped
+from arr_coc.page.frame import escaped, source
 from arr_coc.page.results import (
     ENOUGH_RUNS,
     LOOKS,
@@ -20,7 +19,7 @@ from arr_coc.page.results import (
 )
 from arr_coc.service.looks import ComparisonResult, LookResult
 
-SOURCE = (Path(__file__).parent / "race.js").read_text(encoding="utf-8")
+SOURCE = source("race.js")
 SCRIPT = f"{SOURCE}\narrRace(element);\n"
 STAGES = {
     "preprocess": ("prepare", "preprocess: cut the picture into patches"),

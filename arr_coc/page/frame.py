@@ -9,10 +9,10 @@ import base64
 import html
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
@@ -22,21 +22,16 @@ from arr_coc.service import intake, journal, labels
 from arr_coc.service.looks import SERVER_DEVICE
 
 STYLES = ("page.css", "reasons.css", "you.css", "chart.css", "moments.css")
-CSS = "".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in STYLES)
-# Cards are redrawn now and then: the listener sits on the component and finds the card clicked.
-CARDS_JS = """
-element.addEventListener('click', (event) => {
-    const card = event.target.closest('[data-card]');
-    if (card) trigger('select', {card: Number(card.dataset.card)});
-});
-"""
-CHIPS_JS = """
-element.addEventListener('click', (event) => {
-    const chip = event.target.closest('[data-ask]'), card = event.target.closest('[data-card]');
-    if (chip) trigger('select', {ask: Number(chip.dataset.ask)});
-    if (card) trigger('click', {card: Number(card.dataset.card)});
-});
-"""
+
+
+def source(name: str) -> str:
+    """A script or style sheet of this folder, without its indents, and lines that are comments alone."""
+    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    text = re.sub(r"^[ \t]*/\*.*?\*/[ \t]*\n", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"^(?:[ \t]*//[^\n]*\n|[ \t]*\n|[ \t]+)", "", text, flags=re.MULTILINE)
+
+
+CSS = "".join(map(source, STYLES))
 # Where the page is served from; inside another site's <gradio-app> that is not the browser's address.
 HOME_JS = """
 function arrHome(element) {
@@ -60,7 +55,6 @@ function arrCopy(text, said) {
     navigator.clipboard.writeText(text.textContent).then(() => { said.textContent = 'Copied.'; }, mark);
 }
 """
-THUMBNAIL = 280  # pixels of a card's longer side: twice what is shown, for dense screens
 TITLE = "ARR-COC-VIS"
 TAGLINE = "A vision model that spends its attention where your question needs it"
 LINE = "It reads the question, then decides where to look."
@@ -83,11 +77,6 @@ ABILITIES = {  # kinds of question of `scenes`, in plain words
     "chart_highest": "the highest bar of a chart",
     "form": "an entry of a form",
 }
-GROUPS = {  # of cards, by what they show
-    "detail": "Small detail",
-    "whole": "Whole scene: shrinking is enough",
-    "fails": "Where it fails",
-}
 GLANCE_CHOICES = [
     ("Let the question decide whether it is kept", "auto"),
     ("Keep the quick first look as a blurry background", "periphery"),
@@ -108,7 +97,7 @@ class Example:
         boxes: of what the question is about, (left, top, right, bottom) in pixels of the picture.
         is_sibling: another question to the picture of a card before it: asked on the picture, not from
             the strip.
-        group: of `GROUPS`.
+        group: of `picking.GROUPS`.
     """
 
     path: Path
@@ -287,41 +276,6 @@ def _abilities(kinds: Sequence[str]) -> str:
     return ", ".join(escaped(ABILITIES.get(kind, kind)) for kind in kinds) or "nothing yet"
 
 
-def cards(examples: list[Example], chosen: int | None = None) -> str:
-    """Clickable cards, picture and question; the listener is `CARDS_JS`."""
-    if not examples:
-        return ""
-    path = None if chosen is None else examples[chosen].path
-    own = next((n for n, e in enumerate(examples) if e.path == path and not e.is_sibling), chosen)
-    pressed = own if chosen is not None and examples[chosen].is_sibling else chosen
-    items, group = "", None
-    for index, example in enumerate(examples):
-        if example.is_sibling:
-            continue
-        if example.group != group:
-            group = example.group
-            words = GROUPS.get(group, group)
-            items += f'<li class="arr-group">{escaped(words)}</li>' * bool(words)
-        items += (
-            f'<li><button type="button" class="arr-card" data-card="{index}" '
-            f'aria-pressed="{str(index == pressed).lower()}" title="{escaped(example.note)}">'
-            f'<img src="{_thumbnail(example.path)}" alt="" width="220" height="150">'
-            f"<span>{escaped(example.question)}</span></button></li>"
-        )
-    return (
-        f'<h2 class="arr-h2">Pick a picture and its question</h2><ul class="arr-cards">{items}</ul>'
-    )
-
-
-def chips(questions: Sequence[tuple[str, str]]) -> str:
-    """Questions to click for a drawn picture, their answers unsaid; the listener is `CHIPS_JS`."""
-    items = "".join(
-        f'<button type="button" class="arr-chip" data-ask="{index}">{escaped(question)}</button>'
-        for index, (question, _) in enumerate(questions)
-    )
-    return f'<div class="arr-chips"><span>Ask it:</span>{items}</div>'
-
-
 def _small_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else None
 
@@ -329,14 +283,6 @@ def _small_number(text: str) -> int | None:
 def escaped(value: str) -> str:
     """Escaped for element content and for quoted attributes."""
     return html.escape(str(value), quote=True)
-
-
-@cache
-def _thumbnail(path: Path) -> str:
-    with Image.open(path) as picture:
-        small = picture.convert("RGB")
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
-    return data_url(small, quality=72)  # all of them come again with every card
 
 
 def data_url(picture: Image.Image, kind: str = "WEBP", quality: int = 88) -> str:

@@ -33,8 +33,13 @@ def section() -> str:
 
 def link() -> str:
     """Where `docs/idea.md` can be read: among a Space's files, else beside the page."""
+    return among_files(PATH) or f".{PATH}"
+
+
+def among_files(path: str) -> str:
+    """The address of a file of this repository on its Space; "" elsewhere."""
     space = os.environ.get("SPACE_ID", "")
-    return f"https://huggingface.co/spaces/{space}/blob/main{PATH}" if space else f".{PATH}"
+    return f"https://huggingface.co/spaces/{space}/blob/main{path}" if space else ""
 
 
 class Served:

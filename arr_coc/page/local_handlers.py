@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from arr_coc.page import board, frame, results, share
+from arr_coc.page import board, frame, picking, results, share
 from arr_coc.page.asking import asking
 from arr_coc.page.board import Board, Shown
 from arr_coc.page.cards import Cards, card_key
@@ -42,10 +42,7 @@ UNKNOWN_SIGN = (
 
 
 class LocalHandlers(Cards):
-    """The handlers over one folder of examples and what was recorded of them.
-
-    What comes from the browser has type `Any` and is checked: it may be anything.
-    """
+    """The handlers over one folder of examples; what comes from the browser is `Any`, and is checked."""
 
     def __init__(self, folder: Path, on_space: bool = False, bundled: bool = False) -> None:
         super().__init__(folder)
@@ -85,7 +82,6 @@ class LocalHandlers(Cards):
             **pieces._asdict(),
             picture=picture,
             question=UNCHANGED if question is None else question,
-            cards=frame.cards(self.examples, chosen),
             chosen=chosen,
             drawn=drawn,
             chips=chips,
@@ -120,18 +116,20 @@ class LocalHandlers(Cards):
         wish = frame.wish(parameters, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
 
-    def on_budget(self, shown: Shown | None, chosen: Any, question: Any, percent: Any) -> Budgeted:
+    def on_budget(
+        self, shown: Shown | None, chosen: Any, question: Any, percent: Any, tensions: Any = None
+    ) -> Budgeted:
         """The budget was let go: what was recorded of the card at that budget, where it was.
 
-        Else all stays as it is, and fades: it is another budget's.
+        Tensions set by hand stay: the maps are what they give at that budget, and the answers fade. Else
+        all stays as it is, and fades: it is another budget's.
         """
         example = self.example_of(chosen)
-        if not shown or not shown["recorded"] or not example or question != example.question:
-            return Budgeted()
-        if type(percent) not in (int, float):
+        recorded = shown and shown["recorded"] and example and question == example.question
+        if not recorded or type(percent) not in (int, float):
             return Budgeted()
         other = self.shown(chosen, round(percent))
-        return Budgeted(**board.board(other)._asdict(), shown=other) if other else Budgeted()
+        return Budgeted(**board.tuned(other, tensions)) if other else Budgeted()
 
     def on_own(self, picture: Any) -> tuple[dict[str, Any], Any]:
         """The place to drop a picture of one's own, and the picture that stood there, to come back to."""
@@ -193,7 +191,7 @@ class LocalHandlers(Cards):
             gr.update(visible="hidden", value=new.image),
             new.questions[0][0],
             drawn=list(new.questions),
-            chips=frame.chips(new.questions),
+            chips=picking.chips(new.questions),
         )
 
     def on_chip(self, drawn: Any, event: gr.EventData) -> Any:

@@ -1,30 +1,26 @@
 """Page measured: what the evaluations in `results/` found, as escaped HTML; nothing typed by hand.
 
-Reads each `results/NAME/summary.json` that `arr_coc.evaluate` wrote, and the figures beside it. Several
-scales of detail make a sweep; a single one is a table of accuracy against tokens and time.
+Reads each `results/NAME/summary.json` that `arr_coc.evaluate` wrote; its figures stand in
+docs/evaluation.md. Several scales of detail make a sweep; a single one is a table of accuracy against
+tokens and time.
 """
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
 
 from arr_coc.config import SHARE
+from arr_coc.page import idea
 from arr_coc.page.chart import chart
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import ENOUGH_RUNS, ratio_words, seconds
 from arr_coc.peers.names import WORDS
 from arr_coc.service.recordings import Identity
 
+MORE = "/docs/evaluation.md"
 NONE = "No evaluation was published with this version yet, so there is nothing to show here."
 OTHER = "Nothing was measured with this base yet, so there is nothing to show here."
-FIGURES = {
-    "accuracy-tokens.png": "Accuracy of every method against the visual tokens it holds",
-    "accuracy-time.png": "Accuracy of every method against its time to the first token",
-    "kinds.png": "Accuracy of every method by kind of question",
-    "sweep.png": "Accuracy of every method against the size of the detail",
-    "failures.png": "Failures: the full look was right and the focused look wrong",
-}
+FIGURES = "Figures of all this stand in docs/evaluation.md."
 OURS, STOCK = "arr-coc", "stock"
 NAMES = {OURS: "ARR-COC (focused look)", STOCK: "Stock (full look)"}
 # In this order; others follow by name.
@@ -69,8 +65,8 @@ def _made_by(measured: dict[str, Any], identity: Identity) -> bool:
     return same and (identity.weights_sha256 or "").startswith(weights)
 
 
-def at_2b(folder: Path) -> str:
-    """What the focused look costs at the shapes of Qwen3-VL-2B, in a sentence.
+def at_2b(folder: Path, brief: bool = False) -> str:
+    """What the focused look costs at the shapes of Qwen3-VL-2B, in a sentence; a short one where `brief`.
 
     "" where it was not measured, or in fewer runs than make a verdict.
     """
@@ -86,25 +82,34 @@ def at_2b(folder: Path) -> str:
         return ""
     if entry["n"] < ENOUGH_RUNS:
         return ""
+    soon = ratio_words(entry["speedup"]["median"])
+    if brief:
+        return _sentence(
+            f"At the shapes of Qwen3-VL-2B, with random weights, it was measured {soon}."
+        )
     where = machine.get("gpu") or f"{machine['cores']} cores of an {machine['processor']} CPU"
     return _sentence(
         f"This model is small, so little is saved here. At the shapes of Qwen3-VL-2B (random weights, "
         f"{largest} visual tokens in full, {entry['budget']} focused, {where}) the focused look's first "
-        f"word came {ratio_words(entry['speedup']['median'])}, median of {entry['n']} runs."
+        f"word came {soon}, median of {entry['n']} runs."
     )
 
 
 def section(folder: Path, identity: Identity | None = None) -> str:
-    """The first results as a chart with its rows, all else folded; a sentence where there are none."""
-    summaries = load(folder, identity)
-    shown = next((chart(s, made_of(s, identity)) for s in summaries.values()), "")
-    tables = [
+    """The first results as a chart with its rows; a sentence where there are none."""
+    shown = [chart(s, made_of(s, identity)) for s in load(folder, identity).values()][:1]
+    body = "".join(shown) or _sentence(OTHER if identity and load(folder) else NONE)
+    return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
+
+
+def tables(folder: Path, identity: Identity | None = None) -> str:
+    """All results as tables, each folded, and where their figures are; "" where there are none."""
+    folded = "".join(
         f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>'
         f"{_evaluation(summary)}</details>"
-        for name, summary in summaries.items()
-    ]
-    body = shown + "".join(tables) or _sentence(OTHER if identity and load(folder) else NONE)
-    return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
+        for name, summary in load(folder, identity).items()
+    )
+    return folded and f'{folded}<p class="arr-about">{_figures()}</p>'
 
 
 def made_of(summary: dict[str, Any], identity: Identity | None) -> str:
@@ -123,15 +128,13 @@ def made_of(summary: dict[str, Any], identity: Identity | None) -> str:
     )
 
 
-def figures(folder: Path, identity: Identity | None = None) -> str:
-    """The figures of all evaluations, inline; a sentence where there are none."""
-    drawn = [
-        _figure(folder / name / file, f"{words} ({summary['what']})")
-        for name, summary in load(folder, identity).items()
-        for file, words in FIGURES.items()
-        if (folder / name / file).is_file()
-    ]
-    return f'<div class="arr-figures">{"".join(drawn)}</div>' if drawn else _sentence(NONE)
+def _figures() -> str:
+    """Where the figures are; a link to them among a Space's files."""
+    link = idea.among_files(MORE)
+    if not link:
+        return escaped(FIGURES)
+    named = f'<a href="{escaped(link)}" target="_blank" rel="noopener">docs/evaluation.md</a>'
+    return FIGURES.replace("docs/evaluation.md", named)
 
 
 def _sentence(text: str) -> str:
@@ -202,7 +205,7 @@ def _sweep(summary: dict[str, Any], details: list[float]) -> str:
 def _rows(head: list[str], rows: list[tuple[str, list[str]]]) -> str:
     top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
     body = "".join(
-        f'<tr><th scope="row" title="{escaped(WORDS.get(name, ""))}">{escaped(NAMES.get(name, name))}</th>'
+        f'<tr><th scope="row"{_titled(name)}>{escaped(NAMES.get(name, name))}</th>'
         + "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
         + "</tr>"
         for name, cells in rows
@@ -211,6 +214,11 @@ def _rows(head: list[str], rows: list[tuple[str, list[str]]]) -> str:
         '<div class="arr-scroll" tabindex="0" role="region" aria-label="Table of results">'
         f'<table class="arr-table"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def _titled(name: str) -> str:
+    words = WORDS.get(name, "")
+    return f' title="{escaped(words)}"' * bool(words)
 
 
 def _accuracy(entry: dict[str, Any] | None) -> str:
@@ -237,11 +245,3 @@ def _failures(summary: dict[str, Any]) -> str:
         return f"{at} is not measurably worse than the full look on any kind of question."
     words = ", ".join(f"{kind} ({points:.0f} points)" for points, kind in sorted(lost)[:WORST])
     return f"{at} loses most on: {words}."
-
-
-def _figure(path: Path, words: str) -> str:
-    body = base64.b64encode(path.read_bytes()).decode()
-    return (
-        f'<figure><img src="data:image/png;base64,{body}" alt="{escaped(words)}" loading="lazy">'
-        f"<figcaption>{escaped(words)}</figcaption></figure>"
-    )

@@ -19,7 +19,7 @@ from gradio.utils import get_upload_folder
 from arr_coc.page import board, drawn, frame, hero, parts, results
 from arr_coc.page.changes import Compared, Overtaken, Ready, Stopped
 from arr_coc.page.local_handlers import LocalHandlers
-from arr_coc.page.refusals import refusal
+from arr_coc.page.refusals import refusal, sentence_of
 from arr_coc.page.stamps import Turn, mark, stamp_of
 from arr_coc.page.visit import NO_PICTURE, Visit
 from arr_coc.service import comparing, intake, journal, token_grid
@@ -234,7 +234,7 @@ class ModelHandlers:
             stamp = {**stamp_of(visit), "question": None, "settings": None}
             return board.side_by_side(request.image, request.questions, wheres) + mark(stamp)
         except Exception as error:  # whatever it is, it is said in a sentence
-            raise refusal(error) from None
+            return sentence_of(error)
 
 
 def _words(source: Source | None) -> str:

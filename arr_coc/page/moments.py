@@ -4,17 +4,16 @@
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from PIL import Image
 
 from arr_coc.page import warping
-from arr_coc.page.frame import data_url, escaped
+from arr_coc.page.frame import data_url, escaped, source
 from arr_coc.page.results import message
 from arr_coc.service.looks import LookResult
 from arr_coc.service.several import Moment, SeveralResult
 
-CODE = (Path(__file__).parent / "moments.js").read_text(encoding="utf-8")
+CODE = source("moments.js")
 SCRIPT = f"{CODE}\nwindow.arrMoments = arrMoments(element);\n"
 TITLE = "A clip, or several pictures"
 SIDE = 320  # pixels of a shown moment's longer side

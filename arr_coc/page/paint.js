@@ -5,6 +5,7 @@ window.arrPaint = (() => {
   const CIVIDIS = [[0, 34, 78], [26, 56, 111], [67, 78, 108], [97, 101, 111], [125, 124, 120],
     [155, 148, 118], [188, 174, 108], [222, 201, 88], [254, 232, 56]];
   const SEEN = 32;  // pixels of a native token's side
+  const FAINTEST_KEPT = 0.42, BRIGHTEST_REST = 0.2;  // as in arr_coc/ranking.py
   const PASSING = 8;  // blocks along the longer side of what got no token of its own
 
   const canvas = (width, height) => Object.assign(document.createElement('canvas'), {width, height});
@@ -37,9 +38,22 @@ window.arrPaint = (() => {
     return pixels(made).data;
   }
 
-  function heat(base, look) {
+  /* How brightly each place is drawn, rows of numbers from 0 to 1: by rank, every kept one above every other. */
+  function brightness({grid: [h, w], places, cells, order}) {
+    const height = (rank, count) => 1 - (rank - 1) / Math.max(1, count - 1);
+    const shown = places.map((row) => row.map((rank) => BRIGHTEST_REST * height(rank, h * w)));
+    const coarseFirst = cells.map((_, n) => n).sort((a, b) => cells[b][0] - cells[a][0]);
+    for (const n of coarseFirst) {
+      const [top, left, bottom, right] = bounds(cells[n], [h, w]);
+      const level = FAINTEST_KEPT + (1 - FAINTEST_KEPT) * height(order[n], cells.length);
+      for (let row = top; row < bottom; row++) shown[row].fill(level, left, right);
+    }
+    return shown;
+  }
+
+  function heat(base, look) {  // of what was decided, or of the brightness that is given
     const image = pixels(base), data = image.data;
-    const level = spread(look.brightness, base.width, base.height);
+    const level = spread(look.brightness || brightness(look), base.width, base.height);
     for (let i = 0; i < data.length; i += 4) {
       const grey = light(i, data) / 255;
       const at = level[i] / 255 * (MAGMA.length - 1), n = Math.min(MAGMA.length - 2, at | 0);
@@ -150,15 +164,29 @@ window.arrPaint = (() => {
   }
 
   /* The decision as a short film, `t` from 0 to 1: the blurred first look, what it makes glow, and then the
-     kept places, the best first. */
+     kept places fly in, the best first. */
   function film(base, look, dark) {
+    const FROM = 0.5, LAND = 0.4, FLIGHT = 0.1, order = standing(look, {first: look.cells.length});
+    const [h, w] = look.grid, across = base.width / w, down = base.height / h;
     const seen = look.looked || look.grid.map((side) => Math.max(2, Math.round(side / 4)));
     const glance = draw(draw(base, 4 * seen[1], 4 * seen[0]), base.width, base.height);
     const glow = heat(base, look), ground = soft(base, dark), warm = canvas(base.width, base.height);
     warm.getContext('2d').putImageData(glow, 0, 0);
     return (t) => {
-      if (t >= 0.55) {
-        return kept(base, look, {first: Math.ceil((t - 0.55) / 0.45 * look.cells.length)}, dark, ground);
+      if (t >= FROM) {
+        const starts = (n) => FROM + LAND * n / order.length, landed = order.filter((_, n) => starts(n) + FLIGHT <= t);
+        const shown = kept(base, look, {first: landed.length}, dark, ground), air = shown.getContext('2d');
+        for (let n = landed.length; n < order.length && starts(n) < t; n++) {  // from the lower edge to their places
+          const [top, left, bottom, right] = bounds(order[n].cell, look.grid), far = (1 - (t - starts(n)) / FLIGHT) ** 2;
+          const wide = (right - left) * across, high = (bottom - top) * down, size = 1 + 1.5 * far;
+          const x = (left + right) / 2 * across, y = (top + bottom) / 2 * down;
+          const toX = x + (base.width / 2 - x) * far, toY = y + (base.height - y) * far;
+          air.globalAlpha = 1 - 0.7 * far;
+          air.drawImage(base, left * across, top * down, wide, high,
+            toX - wide * size / 2, toY - high * size / 2, wide * size, high * size);
+        }
+        air.globalAlpha = 1;
+        return shown;
       }
       const made = draw(glance, base.width, base.height), paint = made.getContext('2d');
       paint.globalAlpha = 0.85 * Math.min(1, Math.max(0, (t - 0.25) / 0.2));
@@ -254,5 +282,5 @@ window.arrPaint = (() => {
     look();
   }
 
-  return {draw, pixels, bounds, heat, kept, mattered, saw, whole, sized, soft, film, map, isDark, pictured, SEEN};
+  return {draw, pixels, bounds, brightness, heat, kept, mattered, saw, whole, sized, soft, film, map, isDark, pictured, SEEN};
 })();

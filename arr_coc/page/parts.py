@@ -1,7 +1,4 @@
-"""Page parts: the gradio components of the page, each part in a function, and all of them by name.
-
-No handlers and no model here; `app.py` places the parts and wires them.
-"""
+"""Page parts: the gradio components of the page, all of them by name; `app.py` places and wires them."""
 
 import json
 from collections.abc import Sequence
@@ -14,11 +11,12 @@ from gradio.components import Component
 from gradio.utils import get_upload_folder
 
 from arr_coc.config import NEW_TOKENS, NO_REVISION, QUESTION_TIER, TENSION_ENDS, TIERS, Config
-from arr_coc.page import drawn, frame, results, stamps, viewer, why
+from arr_coc.page import budgets, drawn, frame, picking, results, stamps, viewer, why
 from arr_coc.page.changes import Fresh
 from arr_coc.page.refusals import spoken
 from arr_coc.page.visit import BY_SHARE, PERCENT
 from arr_coc.service import intake, token_grid
+from arr_coc.service.recordings import Recording
 from arr_coc.service.uploads import source_of
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
@@ -67,7 +65,8 @@ FULL_JS = (
     f": {NOT_STARTED} ? {json.dumps([_IDLE, _FULL, _ALIVE])} "
     f": [shown, said, {json.dumps(_ALIVE)}]"
 )
-LOOKING_JS = f"() => {json.dumps(results.message('Looks at each question…'))}"
+LOOKING_JS = stamps.begun("others", results.message("Looks at each question…"))
+NOT_LOOKED_JS = stamps.refused("others", results.message(results.QUEUE_FULL), "")
 # What waited for its turn goes when it is overtaken; what came already, the server keeps (`on_stop`).
 OVER_JS = f"(shown) => [{NOT_STARTED} ? {json.dumps(_IDLE)} : shown, window.arrState.over()]"
 
@@ -125,8 +124,8 @@ class Parts:
     third: gr.Textbox
     compare_maps: gr.Button
     others: gr.HTML
-    figures: gr.Accordion
-    drawn_figures: gr.HTML
+    all_tables: gr.Accordion
+    tables: gr.HTML
     links: gr.HTML
     advanced: gr.Accordion
     percent: gr.Slider
@@ -165,8 +164,7 @@ class Parts:
 def states() -> dict[str, Component]:
     """What the server keeps for a visitor.
 
-    Empty until the page opens, and again once a visit was forgotten: no card's answer is taken for that
-    of another picture then.
+    Empty until the page opens, and once a visit was forgotten: no card's answer is another picture's then.
     """
     return {
         "chosen": gr.State(),
@@ -184,11 +182,14 @@ def show(value: str = "", **options: Any) -> gr.HTML:
     return gr.HTML(value, apply_default_css=False, **{"js_on_load": None, **options})
 
 
-def picture_side(look: str, example: Path | None) -> dict[str, Component]:
-    """The left of the desk: the picture, one's own, new ones, and a sign to write on."""
+def picture_side(look: str, example: Path | None, at: Sequence[Recording]) -> dict[str, Component]:
+    """The left of the desk: the picture, budgets recorded `at`, one's own, new ones, a sign to write on."""
     parts = {"look": show(look, js_on_load=viewer.SCRIPT, elem_id="arr-look")}
-    budget = {"label": "Budget (% of tokens)", "buttons": [], "elem_id": "arr-budget"}
-    parts["percent"] = gr.Slider(5, 100, PERCENT, step=1, **budget)
+    label = "Budget (% of tokens)"
+    parts["percent"] = gr.Slider(
+        5, 100, PERCENT, step=1, label=label, buttons=[], elem_id="arr-budget"
+    )
+    show(budgets.section(at), js_on_load=budgets.SCRIPT, elem_id="arr-budgets")
     parts["picture"] = Picture(
         str(example) if example else None,
         type="filepath",
@@ -239,7 +240,7 @@ def answer_side(first: Fresh) -> dict[str, Component]:
         parts["go"] = gr.Button("Compare", variant="primary", min_width=110, elem_id="arr-go")
         parts["stop"] = gr.Button("Stop", min_width=70, elem_id="arr-stop")
     show('<p class="arr-message" role="alert"></p>', elem_id="arr-unasked")
-    parts["chips"] = show(js_on_load=frame.CHIPS_JS, elem_id="arr-chips")
+    parts["chips"] = show(js_on_load=picking.CHIPS_JS, elem_id="arr-chips")
     parts["watch"] = show(stamps.WATCH, js_on_load=stamps.SCRIPT, elem_id="arr-watch")
     parts["answers"] = show(first.answers, elem_id="arr-answers")
     parts["strip"] = show(first.strip, elem_id="arr-strip")
@@ -329,13 +330,12 @@ def about(bundled: bool) -> str:
 def words() -> str:
     """What the page's words mean, in the terms of the field: what stands in tooltips, for a touch too."""
     pairs = [(look.name, look.title) for look in results.LOOKS.values()]
-    pairs += [(name, title) for name, title, _ in why.MAPS.values()]
-    for tension, (left, right) in TENSION_ENDS.items():
-        pairs.append((f"{left} ↔ {right}", f"Tension: {why.GAUGES[tension].term}."))
+    pairs += [pair[:2] for pair in why.MAPS.values()]
+    for name, (left, right) in TENSION_ENDS.items():
+        pairs.append((f"{left} ↔ {right}", f"Tension: {why.GAUGES[name].term}."))
     items = "".join(f"<dt>{frame.escaped(a)}</dt><dd>{frame.escaped(b)}</dd>" for a, b in pairs)
-    return (
-        f'<details class="arr-how"><summary>What the words mean</summary><dl>{items}</dl></details>'
-    )
+    said = "What the words mean"
+    return f'<details class="arr-how"><summary>{said}</summary><dl>{items}</dl></details>'
 
 
 def theme() -> gr.themes.Base:

@@ -6,15 +6,12 @@ what is shown, and fades what does not match. A `Turn` says on the server which 
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypedDict
 
-from arr_coc.page.frame import HOME_JS, escaped
+from arr_coc.page.frame import HOME_JS, escaped, source
 from arr_coc.page.visit import Visit
 
-SOURCES = [
-    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("kept.js", "state.js")
-]
+SOURCES = [source(name) for name in ("kept.js", "state.js")]
 SCRIPT = f"{HOME_JS}{''.join(SOURCES)}\nwindow.arrState = arrState(element, trigger);\n"
 # What is said of the server; what has become old, for a screen reader; what an interruption left.
 WATCH = (
@@ -46,6 +43,18 @@ def numbered(at: int, which: str = "run") -> str:
     `which` is "run", or "later" for a number that nothing older will hold against.
     """
     return f"(...values) => {{ values[{at}] = window.arrState.{which}(); return values; }}"
+
+
+def begun(which: str, words: str) -> str:
+    """Says that something beside the comparison begins; `refused` says what becomes of it."""
+    begins = f"(window.arrBegun ??= {{}})[{json.dumps(which)}] = window.arrState.run()"
+    return f"() => {{ {begins}; return {json.dumps(words)}; }}"
+
+
+def refused(which: str, words: str, quiet: str) -> str:
+    """Says why it did not run, `quiet` where it was overtaken: the framework calls that a failure too."""
+    same = f"window.arrBegun[{json.dumps(which)}] === window.arrState.run()"
+    return f"() => {same} ? {json.dumps(words)} : {json.dumps(quiet)}"
 
 
 class Stamp(TypedDict):

@@ -3,7 +3,7 @@
    Under the page's own viewer (#arr-look) the budget is dragged, and a decision is played once. */
 function arrViewer(root, trigger) {
   const BUDGET = '#arr-budget input[type=range]';
-  const {bounds} = arrPaint, FILM_MS = 4000, isMain = Boolean(root.closest('#arr-look'));
+  const {bounds} = arrPaint, FILM_MS = 4000, SIDE = 640, isMain = Boolean(root.closest('#arr-look'));
   const pictures = new Map();  // decoded once, so that an update does not flicker
   let view = null, wipe = 100;
   let begun = isMain ? null : -Infinity;  // when the film of the first decision began
@@ -21,7 +21,7 @@ function arrViewer(root, trigger) {
   }
 
   function told(look, row, column) {  // what is said of one place
-    const [h, w] = look.grid, near = (map) => map && map[row][column].toFixed(2);
+    const [h, w] = look.grid, near = (map) => map && (map[row][column] / 100).toFixed(2);
     const index = look.cells.findIndex((cell) => {
       const [top, left, bottom, right] = bounds(cell, look.grid);
       return top <= row && row < bottom && left <= column && column < right;
@@ -32,10 +32,19 @@ function arrViewer(root, trigger) {
         + `${look.glance ? 'only in the blurry view of the whole' : 'seen only in passing, mostly coarsely'}`
       : `${standing(look, index)}. ${side === 1 ? 'Full detail' : `One token for ${side}×${side} places`} `
         + `(level ${look.cells[index][0]}, budget ${Math.round(look.budgets[index])})`;
+    const asked = look.mattered ? look.mattered.places.findIndex(([y, x]) => y === row && x === column) : -1;
+    const cost = asked < 0 || view !== 'mattered' ? ''
+      : ` Without it the answer's probability ${loses(look.mattered.loss[asked])}`
+        + `${look.mattered.smallest?.includes(asked) ? '; one of the few that give it alone' : ''}.`;
     const parts = [['detail', look.propositional], ['stands out', look.perspectival],
       ['question', look.participatory]].filter(([, map]) => map);
     return `Row ${row + 1} of ${h}, column ${column + 1} of ${w}: ${fate}; `
-      + `${parts.map(([name, map]) => `${name} ${near(map)}`).join(', ')}.`;
+      + `${parts.map(([name, map]) => `${name} ${near(map)}`).join(', ')}.${cost}`;
+  }
+
+  function loses(loss) {  // a probability, in words
+    const points = Math.round(100 * loss);
+    return points > 0 ? `loses ${points} points` : points < 0 ? `gains ${-points} points` : 'hardly changes';
   }
 
   function mount(box) {
@@ -71,8 +80,14 @@ function arrViewer(root, trigger) {
       box.dataset.view = chosen;
       if (!base || chosen === 'plain') return;
       if (!done[chosen]) done[chosen] = draw[chosen]();
+      if (chosen === 'mattered') beside(find('.arr-decided'));
       show(done[chosen]);
       over.setAttribute('aria-label', find('input[type=radio]:checked').dataset.alt);
+    }
+    function beside(decided) {  // the decision, small, next to what it turned out to hang on
+      const heat = done.heat || (done.heat = draw.heat());
+      Object.assign(decided, {width: heat.width, height: heat.height});
+      decided.getContext('2d').putImageData(heat, 0, 0);
     }
     function tell(words, loud = true) {  // over the picture while there is something to tell
       readout.textContent = words;
@@ -97,6 +112,7 @@ function arrViewer(root, trigger) {
       skip = () => {
         skip = null;
         begun = -Infinity;
+        document.getElementById('arr-answers')?.classList.remove('arr-awaited');
         delete box.dataset.playing;
         film.textContent = words;
         skipping.forEach((name) => removeEventListener(name, leaveOff, true));
@@ -108,7 +124,9 @@ function arrViewer(root, trigger) {
       box.dataset.playing = '1';
       film.textContent = 'Skip';
       document.getElementById('arr-answers')?.classList.remove('arr-answered');
+      document.getElementById('arr-answers')?.classList.add('arr-awaited');
       requestAnimationFrame(function step(now) {
+        if (!box.isConnected) document.getElementById('arr-answers')?.classList.remove('arr-awaited');
         if (!skip || !box.isConnected) return;  // another viewer in its place goes on with it
         const t = Math.max(0, now - start) / FILM_MS;
         if (t >= 1) return skip();
@@ -181,8 +199,9 @@ function arrViewer(root, trigger) {
     const ready = (image) => {
       pictures.clear();
       pictures.set(shown.src, image);
-      // Small pictures are drawn larger; long ones came larger and stay so.
-      const scale = Math.max(1, 640 / Math.max(image.naturalWidth, image.naturalHeight));
+      // Views are drawn at one size; long pictures came larger and stay so.
+      const long = box.classList.contains('arr-long-picture');
+      const scale = long ? 1 : SIDE / Math.max(image.naturalWidth, image.naturalHeight);
       base = arrPaint.draw(image, Math.max(2, Math.round(scale * image.naturalWidth)),
         Math.max(2, Math.round(scale * image.naturalHeight)));
       paint();
@@ -202,11 +221,21 @@ function arrViewer(root, trigger) {
 
   // An update may replace nodes or only change their attributes, which also takes data-ready away:
   // the viewer is then put in anew, without the listeners of its last decision.
+  // What had the focus has it again in the new one, if it is there: a keyboard goes on from it.
+  const SIGNS = ['data-card', 'value', 'class'];
+  let last = null;
+  root.addEventListener('focusin', (event) => { last = event.target; });
+  const counterpart = (box) => {
+    const sign = SIGNS.find((name) => last.getAttribute(name));
+    return sign && box.querySelector(`${last.localName}[${sign}="${CSS.escape(last.getAttribute(sign))}"]`);
+  };
   const serve = () => {
     root.querySelectorAll('.arr-viewer:not([data-ready])').forEach((box) => {
       const fresh = box.cloneNode(true);
       box.replaceWith(fresh);
       mount(fresh);
+      const lost = last && !last.isConnected && [null, document.body].includes(document.activeElement);
+      if (lost) counterpart(fresh)?.focus({preventScroll: true});
     });
   };
   if (isMain && trigger) {

@@ -7,7 +7,6 @@ in `gr.HTML` (`js_on_load`) and in a file that stands alone.
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,12 @@ from PIL import Image
 
 from arr_coc.page import warping
 from arr_coc.page.asking import Asked
-from arr_coc.page.frame import data_url, escaped
+from arr_coc.page.frame import data_url, escaped, source
 from arr_coc.ranking import ranks
 from arr_coc.service.decision import Where
 from arr_coc.service.mattering import Mattered
 
-SOURCES = [
-    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("paint.js", "viewer.js")
-]
+SOURCES = [source(name) for name in ("paint.js", "viewer.js")]
 SCRIPT = (
     f"{''.join(SOURCES)}\narrViewer(element, typeof trigger === 'undefined' ? null : trigger);\n"
 )
@@ -33,7 +30,10 @@ WHEN_IT_CAN = """
     else requestAnimationFrame(begin);
 }})();
 """
-SIDE = 640  # pixels of the longer side of the picture that is sent
+# Pixels of the longer side of the picture that is sent: the lens shows them as they are.
+SIDE = 800
+# The best quality that needs so few characters, else the last.
+QUALITIES, MOST_SENT = (88, 78, 68, 58), 52_000
 LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
 THIN, LONGEST = (
     110,
@@ -64,28 +64,31 @@ VIEWS = {
     ),
     "mattered": (
         "Mattered",
-        "Each kept place was left out in turn, of the language model alone: red is what the answer's "
-        "probability loses. The framed places give the answer by themselves, confirmed from pixels",
+        "Each kept place was left out in turn: red is what the answer's probability loses",
         "Kept places red by what the answer loses without each of them, the fewest that give it framed",
     ),
     "plain": ("Picture", "The picture itself", "The picture itself"),
 }
 FIRST = "kept"  # of the views
+EDGE = 0.15  # of the picture's height: a thing nearer to the top has no room for words above it
 HINT = "Point at a place to see what it was given."
 ROLLS = "This picture is long: scroll it to see the rest."
 
 
 def script(names: Sequence[str], call: str) -> str:
     """Sources of this folder, and a call that waits for `paint.js`, which the viewer brings for all."""
-    sources = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
-    return "".join(sources) + WHEN_IT_CAN.format(call=call)
+    return "".join(map(source, names)) + WHEN_IT_CAN.format(call=call)
 
 
 def picture_url(image: Image.Image) -> str:
-    """The picture as a `data:` URL, its longer side at most `shown_side`."""
+    """The picture as a `data:` URL, its longer side at most `shown_side`, of about `MOST_SENT` bytes."""
     small, side = image.convert("RGB"), shown_side(image.size)
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
-    return data_url(small)
+    for quality in QUALITIES:
+        url = data_url(small, quality=quality)
+        if len(url) <= MOST_SENT:
+            break
+    return url
 
 
 def shown_side(size: tuple[int, int]) -> int:
@@ -136,6 +139,7 @@ def viewer(
         if key != "mattered" or mattered
     )
     data = escaped(json.dumps(look_data(where, mattered), separators=(",", ":")))
+    causes = _causes(mattered) if mattered else ""
     return (
         f'<div class="{kind}" style="{aspect}" data-view="{FIRST}" data-look="{data}">'
         f'<div class="arr-views" role="radiogroup" aria-label="How to show the picture">{radios}</div>'
@@ -150,29 +154,58 @@ def viewer(
         'aria-label="How much of the picture shows the view"><span>View</span></label>'
         '<button type="button" class="arr-button arr-play">How it decided</button>'
         '<p class="arr-legend" aria-hidden="true"><i class="arr-legend-rest"></i><span>not kept</span>'
-        f'<i class="arr-legend-kept"></i><span>kept</span></p></div></div>'
+        f'<i class="arr-legend-kept"></i><span>kept</span></p></div>{causes}</div>'
+    )
+
+
+def _causes(mattered: Mattered) -> str:
+    """What the causal picture shows, in words, with the decided one beside it; shown with that view."""
+    loss, smallest, answer = mattered["loss"], mattered["smallest"], escaped(mattered["answer"])
+    words = (
+        f"Each of the {len(loss)} kept places was left out in turn, of the language model alone: what the "
+        f"encoder gave of the others is unchanged. Red is what “{answer}”, {mattered['probability']:.0%} "
+        f"likely with all of them, loses; at most {max(0.0, *loss):.0%}. "
+    )
+    if smallest is None:
+        words += "No fewer of them give the same answer alone."
+    elif not smallest:
+        words += "Without any of them it says the same: it needed none."
+    else:
+        places = "The place in the frame gives" if len(smallest) == 1 else (
+            f"The {len(smallest)} in the frames give"
+        )  # fmt: skip
+        words += f"{places} the answer alone, confirmed by a look from pixels."
+    return (
+        '<div class="arr-causes"><figure><canvas class="arr-decided" role="img" aria-label="Heat map of '
+        'the decision, to compare"></canvas><figcaption>What was decided</figcaption></figure>'
+        f"<p>{words}</p></div>"
     )
 
 
 def _things(asked: Sequence[Asked]) -> str:
-    """A button over each thing that is asked about; the listener is in `viewer.js`."""
+    """A button over each thing that is asked about, small ones on top; the listener is in `viewer.js`."""
+    boxes = [(tuple(box), ask) for ask in asked for box in ask["boxes"]]
+    boxes.sort(key=lambda pair: -(pair[0][2] - pair[0][0]) * (pair[0][3] - pair[0][1]))
     return "".join(
-        f'<button type="button" class="arr-thing{_side((left + right) / 2)}" data-card="{ask["card"]}" '
-        f'aria-label="Ask: {escaped(ask["question"])}" style="left:{100 * left:.2f}%;top:{100 * top:.2f}%;'
+        f'<button type="button" class="arr-thing{_side(left, top, right, bottom)}" '
+        f'data-card="{ask["card"]}" aria-label="Ask: {escaped(ask["question"])}" '
+        f'style="left:{100 * left:.2f}%;top:{100 * top:.2f}%;'
         f'width:{100 * (right - left):.2f}%;height:{100 * (bottom - top):.2f}%">'
         f"<span>{escaped(ask['question'])}</span></button>"
-        for ask in asked
-        for left, top, right, bottom in ask["boxes"]
+        for (left, top, right, bottom), ask in boxes
     )
 
 
-def _side(middle: float) -> str:
-    """Where the words of a thing would leave the picture: at its left or at its right."""
-    return " arr-at-left" if middle < 0.3 else " arr-at-right" if middle > 0.7 else ""
+def _side(left: float, top: float, right: float, bottom: float) -> str:
+    """Where the words of a thing would leave the picture: at its left or right, its top, or both ends."""
+    middle, at = (left + right) / 2, ""
+    if top < EDGE:
+        at = " arr-at-top" if bottom < 1 - EDGE else " arr-at-ends"
+    return at + (" arr-at-left" if middle < 0.3 else " arr-at-right" if middle > 0.7 else "")
 
 
 def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
-    """What `viewer.js` draws from: plain lists, maps with two decimals."""
+    """What `viewer.js` draws from: plain lists, maps in hundredths."""
     placed = ranks(where["relevance"], where["cells"])
     maps = ("propositional", "perspectival", "participatory")
     return {
@@ -185,9 +218,8 @@ def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
         "glance": where["glance_grid"],
         "places": placed.places.tolist(),
         "order": placed.cells,
-        "brightness": placed.brightness.round(3).tolist(),
-        "mesh": warping.inverse_mesh(density_of(where)).round(4).tolist(),
-        **{name: _short(where[name]) for name in maps},
+        "mesh": warping.inverse_mesh(density_of(where)).round(3).tolist(),
+        **{name: _hundredths(where[name]) for name in maps},
     }
 
 
@@ -198,5 +230,5 @@ def density_of(where: Where) -> np.ndarray:
     return warping.token_density(tuple(where["grid"]), np.array(where["cells"]), tokens)
 
 
-def _short(rows: list[list[float]] | None) -> list[list[float]] | None:
-    return None if rows is None else [[round(value, 2) for value in row] for row in rows]
+def _hundredths(rows: list[list[float]] | None) -> list[list[int]] | None:
+    return None if rows is None else [[round(100 * value) for value in row] for row in rows]

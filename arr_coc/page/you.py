@@ -5,18 +5,17 @@ A round is one picture and question. The picture is sent blurred; sharp only whe
 """
 
 import json
-from pathlib import Path
 from typing import TypedDict
 
 from PIL import Image
 
-from arr_coc.page.frame import COPY_JS, HOME_JS, data_url, escaped
+from arr_coc.page.frame import COPY_JS, HOME_JS, data_url, escaped, source
 from arr_coc.page.results import message
 from arr_coc.page.viewer import picture_url
 from arr_coc.scoring import score_exact
 from arr_coc.service.choosing import BUDGET, Contest, Tried
 
-CODE = (Path(__file__).parent / "you.js").read_text(encoding="utf-8")
+CODE = source("you.js")
 SCRIPT = f"{HOME_JS}{COPY_JS}{CODE}\nwindow.arrYou = arrYou(element, trigger);\n"
 TITLE = "You first: where would you look?"
 SEEN = "You have seen this picture sharp above; on another one you and the model begin alike."

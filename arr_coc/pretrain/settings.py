@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from arr_coc import provenance
+
 STAGES = ("symbolic", "dense", "align", "joint")
 
 
@@ -82,4 +84,7 @@ class Settings:
         """The machine in the words of the card; empty where nothing is trained."""
         if not self.stages:
             return ""
-        return f" on {self.threads} CPU threads" if self.device == "cpu" else " on one GPU"
+        together = provenance.processes()
+        if self.device == "cpu":
+            return f" on {self.threads * together} CPU threads"
+        return f" on {together} GPUs" if together > 1 else " on one GPU"

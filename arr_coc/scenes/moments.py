@@ -129,7 +129,10 @@ def _ask_first(rng: Rng, told: Told) -> Iterator[ClipQuestion]:
         return
     named = [came[i][0].name for i in rng.permutation(2)]
     text = worded(rng, "first", x=named[0], y=named[1])
-    yield ClipQuestion(text, came[0][0].name, "first", came[0][1] + came[1][1], 2)
+    # Whoever sees the one while the other is not there yet can tell; both together tell nothing.
+    alone = tuple(place for place in came[0][1] if place[0] < came[1][0].moments[0])
+    if alone:
+        yield ClipQuestion(text, came[0][0].name, "first", alone)
 
 
 def _ask_often(rng: Rng, told: Told) -> Iterator[ClipQuestion]:

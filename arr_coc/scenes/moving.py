@@ -20,7 +20,8 @@ from arr_coc.scenes.scene import DEV_SEED
 
 SIDES = (192, 640)  # pixels of a frame's side, fewest and most
 GROUPS = (4, 16)  # moments of a clip
-FPS = (1.0, 2.0, 4.0)  # frames a second
+FPS = (1.0, 2.0, 4.0)  # frames a second, as far as the clip is no longer than may be asked about
+LONGEST_S = 20.0
 CAST = (3, 5)  # things on a frame of 256 x 256, for each shot; more where it is larger
 MOST_CAST = 10
 # Of the clips that are asked what one moment answers: some stand still, some pan, some have a cut.
@@ -123,7 +124,8 @@ def make_clip(
     written = [tuple(_read(a, seen, sprites)) for a, seen in zip(cast, visible)]
     told = Told(cast, visible, written, size, pans, [shot.start for shot in shots[1:]])
     found = tuple(ask(rng, chosen, told))
-    fps = FPS[rng.integers(len(FPS))]
+    rates = [rate for rate in FPS if FRAMES * groups / rate <= LONGEST_S]
+    fps = rates[rng.integers(len(rates))]
     return ClipScene(seed, tuple(frames), fps, tuple(told.cuts), pans, found, told)
 
 

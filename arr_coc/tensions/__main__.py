@@ -26,7 +26,7 @@ from arr_coc import provenance
 from arr_coc.balancing import lexical_tensions
 from arr_coc.commands import add_dtype, run_command
 from arr_coc.config import Config, Tensions
-from arr_coc.evaluate.questions import Scenes
+from arr_coc.evaluate.questions import Scenes, other_scenes
 from arr_coc.evaluate.rows import measure_items
 from arr_coc.evaluate.stats import Bootstrap, estimate, over_kinds
 from arr_coc.evaluate.store import Row, table_of
@@ -34,7 +34,8 @@ from arr_coc.evaluate.summary import by_detail
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scenes.scene import DEV_SEED, make_scene
+from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
+from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS, make_scene
 from arr_coc.tensions import phrases
 from arr_coc.tensions.phrases import GROUP_OF
 
@@ -57,6 +58,7 @@ class Settings:
         scenes: scenes on which each sentence is asked.
         n: questions per kind with tensions imposed; 0 for none.
         kinds, seed: kinds of these questions, and the first seed of all scenes.
+        world, hand, size: of all scenes, as of `scene.make_scene`.
         budgets: shares of an image's visual tokens.
         threads, device, dtype: CPU threads; None for CUDA where there is one, and for what suits it.
         words: the arguments as typed.
@@ -69,6 +71,9 @@ class Settings:
     n: int
     kinds: tuple[str, ...]
     seed: int
+    world: str
+    hand: str
+    size: tuple[int, int]
     budgets: tuple[float, ...]
     threads: int
     device: str | None
@@ -88,9 +93,11 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    host: ARRCOCQwen, bank: dict[str, Sequence[str]], seeds: Sequence[int]
+    host: ARRCOCQwen, bank: dict[str, Sequence[str]], seeds: Sequence[int], **drawing: Any
 ) -> tuple[list[Chosen], list[Chosen]]:
     """What the weights choose for every sentence of the bank on every scene; and the lexical prior.
+
+    `drawing` goes to `make_scene`.
 
     Raises:
         RuntimeError: where the host's tensions are not learned.
@@ -98,7 +105,7 @@ def choose(
     learned, lexical = [], []
     sentences = [(group, template) for group, templates in bank.items() for template in templates]
     for seed in tqdm(seeds, desc="tensions", unit="scene"):
-        image = make_scene(seed).image
+        image = make_scene(seed, **drawing).image
         for number, (group, template) in enumerate(sentences):
             question = phrases.about_some_thing(template, seed, number)
             realization = host.realize(image, question, Config())
@@ -243,8 +250,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--scenes", type=int, default=16, help="scenes that each sentence is asked on")
     p.add_argument("--n", type=int, default=40,
                    help="questions per kind with tensions imposed; 0 for none")  # fmt: skip
-    p.add_argument("--kinds", nargs="+", choices=list(GROUP_OF), default=list(GROUP_OF),
-                   metavar="KIND", help=f"of {', '.join(GROUP_OF)}")  # fmt: skip
+    p.add_argument("--kinds", nargs="+", choices=list(GROUP_OF), metavar="KIND",
+                   help=f"of {', '.join(GROUP_OF)} (default: all of the world)")  # fmt: skip
+    p.add_argument("--world", choices=WORLDS, default=WORLDS[0])
+    p.add_argument("--hand", choices=(ANY, *TRAINING_HANDS), default=HOME)
+    p.add_argument("--size", type=int, nargs=2, default=(512, 512), metavar=("WIDTH", "HEIGHT"))
     p.add_argument("--budgets", type=float, nargs="+", default=[0.1, 0.2], help="shares of tokens")
     p.add_argument("--seed", type=int, default=DEV_SEED, help="first seed of the scenes")
     p.add_argument("--threads", type=int, default=1, help="CPU threads")
@@ -256,21 +266,23 @@ def parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str] | None) -> Settings:
     """The settings that the arguments of `main`, or of the process, name."""
     args = vars(parser().parse_args(argv))
-    several = {key: tuple(args[key]) for key in ("kinds", "budgets")}
+    args["kinds"] = args["kinds"] or KINDS_OF[args["world"]]
+    several = {key: tuple(args[key]) for key in ("kinds", "budgets", "size")}
     return Settings(**args | several, words=tuple(provenance.typed(argv)))
 
 
 def measured(host: ARRCOCQwen, settings: Settings) -> Iterator[tuple[str, Any]]:
     """The parts of the report, one after the other."""
     seeds = range(settings.seed, settings.seed + settings.scenes)
+    drawing = {"size": settings.size, "world": settings.world, "hand": settings.hand}
     own_groups = None
     for key, bank in (("known words", phrases.KNOWN), ("new words", phrases.NEW)):
-        learned, lexical = choose(host, bank, seeds)
+        learned, lexical = choose(host, bank, seeds, **drawing)
         responses = {"learned": respond(learned), "lexical prior": respond(lexical)}
         own_groups = own_groups or responses["learned"]["groups"]
         yield key, responses
     if settings.n:
-        source = Scenes(settings.seed, settings.n, settings.kinds)
+        source = Scenes(settings.seed, settings.n, settings.kinds, **drawing)
         methods = imposed_methods(own_groups)
         yield "imposed", matters(impose(host, methods, source, settings.budgets))
 
@@ -291,6 +303,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "first_seed": settings.seed,
         "scenes": settings.scenes,
         "n_per_kind": settings.n,
+        "size": list(settings.size),
+        **other_scenes(settings.world, settings.hand),
         **dict(measured(host, settings)),
     }
     report["minutes"] = round((time.time() - started) / 60, 1)

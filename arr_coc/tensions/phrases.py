@@ -77,6 +77,17 @@ GROUP_OF = {
     "chart_value": "fine",
     "chart_highest": "fine",
     "form": "fine",
+    # Of the large world: what is read is fine, what is found and compared is where.
+    "relation": "where",
+    "sign_beside": "fine",
+    "larger": "where",
+    "same_colour": "where",
+    "count_colour": "many",
+    "attribute": "where",
+    "board_row": "fine",
+    "paper": "fine",
+    "bar": "fine",
+    "cheaper": "fine",
 }
 NAMES = (*drawing.glyph_names(), *drawing.HOSTS)
 
