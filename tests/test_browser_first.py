@@ -1,6 +1,7 @@
 """The first screen in a real browser: the sentence, the kept places, the budget to drag, the film."""
 
 import json
+import re
 
 import pytest
 from app_server import OTHER_SHARE, recorded_examples, server
@@ -117,6 +118,36 @@ def test_at_another_budget_the_map_follows_and_the_answers_say_that_they_do_not(
     expect(tab.locator(".arr-readout")).to_have_text("84 of 256 places, the most relevant first")
 
 
+def test_a_recorded_budget_is_pressed_and_the_link_follows(tab):
+    few = round(100 * OTHER_SHARE)
+    tab.get_by_role("button", name=f"Budget {few} %").click()
+    expect(tab.locator(SLIDER)).to_have_value(str(few))
+    expect(tab.locator(".arr-hero")).to_contain_text("12 of 256 tokens")
+    link = tab.locator("#arr-links .arr-link")
+    expect(link).to_have_attribute("data-query", re.compile(f"arr_budget={few}$"))
+    tab.get_by_role("button", name="Budget 20 %").click()
+    expect(tab.locator(".arr-hero")).to_contain_text("51 of 256 tokens")
+    expect(link).to_have_attribute("data-query", re.compile("arr_budget=20$"))
+
+
+def test_a_dial_that_was_set_stays_set_at_another_recorded_budget(tab):
+    dial = tab.locator("[data-tension=compress]")
+    dial.evaluate(
+        """(dial) => {
+            dial.value = 20;
+            for (const name of ['input', 'change']) dial.dispatchEvent(new Event(name, {bubbles: true}));
+        }"""
+    )
+    expect(tab.locator("#arr-answers")).to_have_attribute("data-stale", "with other settings")
+    drag(tab, round(100 * OTHER_SHARE))
+    expect(tab.locator(".arr-hero")).to_contain_text("12 of 256 tokens")
+    expect(tab.locator(".arr-gauge output").first).to_have_text("0.80")
+    expect(tab.locator("#arr-answers")).to_have_attribute("data-stale", "with other settings")
+    assert tab.locator("#arr-look").get_attribute("data-stale") is None  # the map is under the dial
+    tab.locator("#arr-reset").click()
+    expect(tab.locator("#arr-answers")).not_to_have_attribute("data-stale", re.compile("."))
+
+
 def test_the_budget_is_set_with_the_keyboard(tab):
     tab.locator(SLIDER).focus()
     for _ in range(15):
@@ -171,14 +202,29 @@ def test_the_picture_is_asked_by_its_things(tab):
     things.nth(1).focus()
     tab.keyboard.press("Enter")
     expect(tab.locator(BOX)).to_have_value(second["question"])
+    expect(tab.locator(".arr-hero")).to_contain_text(f"“{second['result']['focused']['text']}”")
+    expect(things.nth(1)).to_be_focused()  # of the new picture: the keyboard goes on from it
 
 
 def test_what_mattered_is_shown_of_the_recorded_decision(tab):
     _, (first, *_) = load(recorded_examples())
     assert json.loads(look_data(tab))["mattered"] == first["mattered"]
     before = drawn(tab)
+    expect(tab.locator(".arr-causes")).to_be_hidden()
     tab.locator("label[for=arr-view-mattered]").click()
     assert drawn(tab) != before
+    words = tab.locator(".arr-causes p")
+    expect(words).to_contain_text(
+        "of the language model alone: what the encoder gave of the others"
+    )
+    heat = tab.locator(".arr-decided").evaluate("(canvas) => [canvas.width, canvas.height]")
+    assert heat == [640, 640]  # the decision stands beside it
+    tab.locator(".arr-cells").focus()
+    tab.keyboard.press("ArrowUp")
+    said = tab.locator(".arr-readout").inner_text()
+    row, column = map(int, re.match(r"Row (\d+) of \d+, column (\d+)", said).groups())
+    kept = [row - 1, column - 1] in first["mattered"]["places"]
+    assert ("Without it the answer's probability" in said) == kept
     drag(tab, round(100 * OTHER_SHARE))  # nobody asked it of that decision
     expect(tab.locator(".arr-hero")).to_contain_text("12 of 256 tokens")
     expect(tab.locator("label[for=arr-view-mattered]")).to_have_count(0)

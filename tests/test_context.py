@@ -6,6 +6,7 @@ from conftest import tiny_host
 from frames import allocation, two_frames, with_context, worst
 
 from arr_coc.attending import Allocation
+from arr_coc.components import for_base
 from arr_coc.config import Config
 from arr_coc.qwen import context, encoding
 from arr_coc.qwen.answer import without_state
@@ -117,6 +118,21 @@ def test_a_realization_that_was_put_away_is_glanced_at_anew(tiny, image, no_grad
         tiny.model.model.visual, ask.picture, fresh.allocation, context=made
     )
     assert worst(tokens.planes, by_hand.planes) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["cells", "glance"])
+def test_what_was_put_away_is_corrected_as_it_was(tiny, image, kind, no_grad):
+    """The adapter reads what the glance saw, which a realization that was put away has no more."""
+    torch.manual_seed(0)
+    parts = for_base(tiny.model.config, tiny.attention_layers, ["adapter"])
+    for values in parts.parameters():
+        torch.nn.init.normal_(values, std=0.2)
+    host = tiny.with_policies({"": parts})
+    ask, config = host.prepare(image, QUESTION), Config(context=kind, share=0.1, allocator="topk")
+    fresh = Realizer(host, parts).realize(ask, QUESTION, config)
+    tokens = host.encode(ask.picture, fresh)
+    assert worst(tokens.planes, tiny.encode(ask.picture, fresh).planes) > 1e-2
+    assert worst(host.encode(ask.picture, without_state(fresh)).planes, tokens.planes) < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ import torch
 from test_laws import gap
 
 from arr_coc import config as settings
+from arr_coc.components import for_base
 from arr_coc.config import Config
+from arr_coc.peers.clock import timed
+from arr_coc.peers.methods import EVERY
 from arr_coc.qwen import rounds
 from arr_coc.realizing import Realizer
 
@@ -126,9 +129,43 @@ def test_an_answer_says_what_each_round_held_and_counts_every_stage(tiny, pictur
     assert answer.measures.stages["encode"] > 0 and answer.measures.stages["prefill"] > 0
 
 
+def test_a_round_that_adds_no_cell_is_not_read(tiny, picture, never_sure):
+    """The adaptive allocator may want less than it is allowed: the same is not asked about again."""
+    options = {"allocator": "adaptive", "tensions": settings.Tensions(0.0, 0.5, 1.0)}
+    ask, realization, result = spent(tiny, picture, glance="separate", **options)
+    held = [r.tokens for r in result.realization.rounds]
+    assert held == sorted(set(held)) and held[-1] == len(result.tokens)
+    truth = one_prefill(tiny, ask, realization, result)
+    again = last_again(tiny, ask, all_places(realization, result), result.cache)
+    assert gap(again, truth) < TOLERANCE
+
+
+def test_the_clock_reads_what_was_read_in_rounds_no_second_time(tiny, picture, monkeypatch):
+    """Whoever times a method pays what an answer pays: the last round's logits are the first word's."""
+    passes = []
+    real = tiny.model.model.language_model.forward
+    monkeypatch.setattr(
+        tiny.model.model.language_model,
+        "forward",
+        lambda *a, **k: passes.append(k["inputs_embeds"].shape[1]) or real(*a, **k),
+    )
+    for bound, rounds_read in ((math.inf, 1), (-1.0, 3)):
+        monkeypatch.setattr(rounds, "UNSURE", bound)
+        passes.clear()
+        method = EVERY["arr-coc-auto"]()
+        found = timed(tiny, method, picture, QUESTION, QUESTION, lambda tokens: tokens // 5)
+        assert len(found.reduced.realization.rounds) == rounds_read == len(passes)
+        assert found.reduced.is_read and found.stages["prefill"] > 0
+        spent_in = found.reduced.seconds["prefill"]
+        assert spent_in <= found.stages["prefill"] < spent_in + 0.5 * found.seconds
+
+
 def test_weights_bring_a_bound_of_their_own(tiny, picture):
     _, realization, _ = spent(tiny, picture)
     assert rounds.unsure_above(tiny, realization) == settings.UNSURE
+    parts = for_base(tiny.model.config, tiny.attention_layers, ["policy"])
+    parts.unsure = 1.25
+    assert rounds.unsure_above(tiny.with_policies({"": parts}), realization) == 1.25
 
 
 def test_after_a_fallback_the_answer_comes_in_one_go(tiny, picture, monkeypatch):

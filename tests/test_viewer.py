@@ -56,6 +56,12 @@ def test_what_mattered_is_a_view_where_it_was_asked(result):
     drawn = viewer.viewer("data:image/png;base64,AA", (256, 192), result["where"], mattered=found)
     data = json.loads(html.unescape(re.search(r'data-look="([^"]*)"', drawn)[1]))
     assert data["mattered"] == found and 'value="mattered"' in drawn
+    assert "Each of the 2 kept places" in drawn and "loses; at most 50%. The place in the" in drawn
+    for smallest, words in (([0, 1], "The 2 in the frames give"), ([], "it needed none"),
+                            (None, "No fewer of them give")):  # fmt: skip
+        other = {**found, "smallest": smallest}
+        said = viewer.viewer("data:,", (256, 192), result["where"], mattered=other)
+        assert words in said and ("confirmed by a look from pixels" in said) == bool(smallest)
     assert drawn.count('type="radio"') == len(viewer.VIEWS) and "<img src=x" not in drawn
 
 

@@ -37,6 +37,7 @@ class Reduced:
         score: `(h, w)` float32 on the CPU, the method's relevance per native place; None where it
             has none.
         realization: the whole decision, for ARR-COC.
+        is_read: whether the first word is known already, the model having read all of it on the way.
     """
 
     tokens: TokenSet
@@ -46,6 +47,7 @@ class Reduced:
     periphery: Any = None
     score: Tensor | None = None
     realization: Realization | None = None
+    is_read: bool = False
 
     @property
     def held(self) -> TokenSet:

@@ -18,6 +18,11 @@ from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.preparing import Given
 
 
+def is_read(reduced: Reduced | ReducedViews) -> bool:
+    """Whether a method has the first word already: what it read in rounds is not read again."""
+    return isinstance(reduced, Reduced) and reduced.is_read
+
+
 @dataclass(frozen=True)
 class Timed:
     """What a method made of a question, and its seconds.
@@ -66,8 +71,10 @@ def timed(
         reduced = method(host, ask, question, budget(ask.tokens))
         host.synchronize()
         chosen = time.perf_counter()
-        first_token(host, reduced.prompt, reduced)
+        if not is_read(reduced):
+            first_token(host, reduced.prompt, reduced)
     host.synchronize()
     end = time.perf_counter()
-    stages = {"preprocess": prepared - start, **reduced.seconds, "prefill": end - chosen}
+    stages = {"preprocess": prepared - start, "prefill": 0.0} | reduced.seconds
+    stages["prefill"] += end - chosen
     return Timed(ask, reduced, end - start, stages)

@@ -39,8 +39,8 @@ class ARRCOC(Peer):
         """
         realization = self.realize(call, replace(self.config, budget=call.budget))
         call.seconds.update(realization.seconds)
-        glance = realization.kept_glance
-        if realization.config.is_auto and not realization.fallback:
+        glance, in_rounds = realization.kept_glance, realization.config.is_auto
+        if in_rounds and not realization.fallback:
             spent = spend(call.host, call.ask, realization, call.timed)
             realization = spent.realization
             # The rounds have used up the cache of a glance that stays: it is read with the others.
@@ -53,7 +53,8 @@ class ARRCOC(Peer):
         h, w = realization.grid
         native = cells.cells[cells.cells[:, 0] == 0]
         reduced = call.reduced(tokens, native[:, 1] * w + native[:, 2], realization.relevance[0])
-        return replace(reduced, periphery=glance.state if glance else None, realization=realization)
+        periphery, is_read = glance.state if glance else None, bool(realization.rounds)
+        return replace(reduced, periphery=periphery, realization=realization, is_read=is_read)
 
     def realize(self, call: Call, config: Config) -> Realization:
         """The decision to follow."""

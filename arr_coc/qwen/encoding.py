@@ -291,7 +291,9 @@ def context_kind(
     return "cells" if kind == "glance" and not possible else kind
 
 
-def adapted(tokens: TokenSet, realization: Realization, components: Components | None) -> TokenSet:
+def adapted(
+    tokens: TokenSet, realization: Realization, components: Components | None, context: str
+) -> TokenSet:
     """Kept tokens as a trained adapter corrects them; the same without one.
 
     Training shows it native tokens alone: it neither corrects coarser ones nor sees them.
@@ -300,12 +302,12 @@ def adapted(tokens: TokenSet, realization: Realization, components: Components |
         tokens: of the realization's allocation, encoded before.
         realization: what was decided; the adapter reads what its glance saw.
         components: the trained parts, with or without an adapter.
+        context: what they were encoded with, as `context_kind` has it.
     """
     allocation = realization.allocation
     native = (allocation.cells[:, 0] == 0).nonzero()[:, 0].to(tokens.features.device)
     if components is None or components.adapter is None or not len(native):
         return tokens
-    # A realization that was put away has no state of its glance: then nothing is glanced.
     glance = realization.glance
     seen = glance.state.tokens if glance and glance.state else None
     corrected = components.adapt(
@@ -313,7 +315,7 @@ def adapted(tokens: TokenSet, realization: Realization, components: Components |
         tokens.places[native],
         (seen.planes, seen.places) if seen else None,
         len(native) / math.prod(allocation.grid),
-        context_for(realization.config, components),
+        context,
     )
     features, *deepstack = (
         plane.index_copy(0, native, values) for plane, values in zip(tokens.planes, corrected)

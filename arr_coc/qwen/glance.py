@@ -241,6 +241,15 @@ def glance_context(host: Any, picture: Picture, realization: Realization) -> Enc
     return context
 
 
+def glanced_at(host: Any, picture: Picture, realization: Realization) -> Realization:
+    """The realization with what its glance saw; encoded small anew where that was put away."""
+    glance = realization.glance
+    if glance is None or glance.state is not None:
+        return realization
+    ((tokens, context),) = encode_glances(host, [picture], [tuple(glance.attention.shape[-2:])])
+    return replace(realization, glance=replace(glance, state=Seen(tokens, context)))
+
+
 def read_glances(
     host: Any,
     left: Sequence[Tensor],

@@ -23,6 +23,7 @@ from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.glance import (
     ATTENTION_SPAN,
     glance_context,
+    glanced_at,
     layers_in,
     take_glance,
     take_glances,
@@ -200,6 +201,10 @@ class QwenHost(Preparing):
         if realizations[0].config.prune == "after":
             whole = encoding.encode_pictures(visual, pictures)
             return [encoding.cut(tokens, kept) for tokens, kept in zip(whole, allocations)]
+        parts = self.policy(realizations[0].config)
+        if parts and parts.adapter:  # it reads what the glance saw
+            pairs = zip(pictures, realizations)
+            realizations = [glanced_at(self, picture, own) for picture, own in pairs]
         tokens, contexts = self._encode_kept(pictures, realizations)
         if any(context and context.dtype != visual.dtype for context in contexts):
             # The tower overflowed and runs in float32 from here on, and so must what it recorded.
@@ -231,4 +236,6 @@ class QwenHost(Preparing):
 
     def adapted(self, tokens: TokenSet, realization: Realization) -> TokenSet:
         """Kept tokens as the realization's trained adapter corrects them, see `encoding.adapted`."""
-        return encoding.adapted(tokens, realization, self.policy(realization.config))
+        parts = self.policy(realization.config)
+        kind = encoding.context_kind(realization, parts, self.model.model.visual)
+        return encoding.adapted(tokens, realization, parts, kind)

@@ -64,15 +64,18 @@ def spend(host: QwenHost, ask: Ask, realization: Realization, timed: Timed) -> S
     kept, rounds, read = realization.allocation.native_index()[:0], [], []
     for budget in budgets(realization):
         more = next_cells(realization, kept, budget)
+        if rounds:
+            if not len(more):  # an allocator may spend less than it is allowed
+                continue
+            cache.crop(-ask.prompt.suffix.shape[1])
         with timed("encode"):
             read.append(host.encode(ask.picture, replace(realization, allocation=more)))
         kept = torch.cat([kept, more.native_index()])
         with timed("prefill"):
             entropy = prefill(host, ask, [*held, *read], cache)
         rounds.append(Round(sum(map(len, [*held, *read])), entropy))
-        if entropy <= bound or budget == realization.budget:
+        if entropy <= bound:
             break
-        cache.crop(-ask.prompt.suffix.shape[1])
     everything = cells_at(realization, kept.sort().values)
     final = replace(realization, allocation=everything, rounds=tuple(rounds))
     return Spent(joined(read), cache, final)
