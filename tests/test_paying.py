@@ -3,7 +3,7 @@
 import pytest
 
 from arr_coc.config import Config
-from arr_coc.qwen.paying import FOCUSED, FULL, STAGES, StageTimes
+from arr_coc.qwen.paying import AGAIN, FOCUSED, FULL, STAGES, StageTimes, way_of
 
 QUESTION = "what number is on the small sign?"
 
@@ -56,12 +56,40 @@ def test_a_model_answers_in_full_where_focusing_does_not_pay(tiny, picture, monk
     first = tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
     assert first.realization is not None and first.measures.in_full is None
     stock = tiny.generate(picture, QUESTION, use_arr_coc=False, max_new_tokens=2)
-    monkeypatch.setattr(tiny.times, "predicted", lambda look, _: 1.0 if look == FULL else 2.0)
+    monkeypatch.setattr(tiny.times, "predicted", lambda look, *_: 1.0 if look == FULL else 2.0)
     second = tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
     assert second.text == stock.text and second.realization is None
     assert "would take 2 s here" in second.measures.in_full
     always = tiny.generate(picture, QUESTION, max_new_tokens=2)
     assert always.realization is not None and always.measures.in_full is None
+
+
+def test_a_full_look_is_taken_once_to_compare_with():
+    times, tokens = StageTimes(), {"native": 256, "glance": 36, "held": 51}
+    times.note(*run(FOCUSED, 256, 51, 0.01))
+    assert "was not known yet" in times.why_not(tokens)
+    times.note(*run(FULL, 256, 256, 0.1))
+    assert times.why_not(tokens) is None
+
+
+def test_what_is_passed_over_is_tried_again_now_and_then():
+    times, tokens = StageTimes(), {"native": 256, "glance": 36, "held": 51}
+    times.note(*run(FULL, 256, 256, 0.01))
+    times.note(*run(FOCUSED, 256, 51, 0.02))
+    said = [times.passes_over(tokens, "") for _ in range(2 * AGAIN + 2)]
+    assert [number for number, words in enumerate(said) if words is None] == [AGAIN, 2 * AGAIN + 1]
+
+
+def test_looks_of_another_way_are_not_taken_for_it(tiny, picture, monkeypatch):
+    monkeypatch.setattr(tiny, "times", StageTimes())
+    usual, tokens = way_of(Config()), {"native": 80, "glance": 16, "held": 16}
+    for config in (Config(glance="off"), Config(prune="after"), Config(share="auto")):
+        tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
+        assert tiny.times.predicted(FOCUSED, tokens, usual) is None
+    assert tiny.times.predicted(FOCUSED, tokens, way_of(Config(prune="after"))) is not None
+    monkeypatch.setattr("arr_coc.realizing.texture", lambda *_: 1 / 0)
+    assert tiny.generate(picture, QUESTION, max_new_tokens=2).realization.fallback
+    assert tiny.times.predicted(FOCUSED, tokens, usual) is None
 
 
 def test_another_word_is_refused():

@@ -11,7 +11,7 @@ from arr_coc.check.trials import QUESTION, drawn
 from arr_coc.components import context_for
 from arr_coc.config import Config, glance_tokens
 from arr_coc.qwen.answer import Measures
-from arr_coc.qwen.paying import FOCUSED, FULL, StageTimes
+from arr_coc.qwen.paying import FOCUSED, FULL, StageTimes, way_of
 
 SIDES = (8, 16, 32)  # visual tokens a side of the square pictures that are timed
 REPEATS = 3
@@ -98,7 +98,7 @@ def pays(host: Any, sizes: list[Size]) -> str:
             "held": Config().tokens(native),
             "glance": glance_tokens((side, side), context),
         }
-        if host.times.why_not(tokens):
+        if host.times.why_not(tokens, way_of(Config())):
             break
         sooner = side
     if sooner is None:

@@ -178,7 +178,8 @@ class Run:
         if self.config is None or self.config.when == "always":
             return
         held = self.config.tokens(ask.tokens, lexical_tier(self.question))
-        self.in_full = self.host.times.why_not(self._worked_on(ask, held))
+        way = paying.way_of(self.config)
+        self.in_full = self.host.times.passes_over(self._worked_on(ask, held), way)
         if self.in_full:
             self.config = None
 
@@ -238,9 +239,16 @@ class Run:
         measures = replace(
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
         )
-        look = paying.FULL if self.config is None else paying.FOCUSED
-        host.times.note(look, self._worked_on(ask, sum(counts)), measures.stages)
+        self._note(self._worked_on(ask, sum(counts)), measures.stages)
         return Answer(streamer.text, "done", True, measures, self.realization)
+
+    def _note(self, tokens: dict[str, int], seconds: dict[str, float]) -> None:
+        """Remember what the look took; one that fell back or came in rounds says nothing of others."""
+        times, views = self.host.times, views_of(self.realization) or []
+        if self.config is None:
+            times.note(paying.FULL, tokens, seconds)
+        elif not self.config.is_auto and not any(view.fallback for view in views):
+            times.note(paying.FOCUSED, tokens, seconds, paying.way_of(self.config))
 
     def _ended(self, ids: list[int], stop: "_Stop") -> str:
         """Why no more tokens came. An end token counts before a deadline that it just met."""

@@ -2,6 +2,7 @@
 
 A focused look saves encoder work and pays for a glance and for maps: on a small picture, or a fast machine,
 that is a loss. `StageTimes` remembers what each stage took in this process, and predicts both looks.
+Focused looks that go about it differently, say after the encoder, are remembered apart.
 """
 
 from collections import deque
@@ -9,6 +10,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from arr_coc.config import Config
+
+AGAIN = (
+    20  # times that a focused look is not taken in a row before it is tried again: machines change
+)
 KEPT = 64  # runs of each stage that are remembered: the machine may be slower now than an hour ago
 FULL, FOCUSED = "full", "focused"
 # What a look's seconds are made of, and the tokens by which each grows.
@@ -26,45 +32,65 @@ STAGES = {
 Seen = tuple[float, float]  # tokens, seconds
 
 
+def way_of(config: Config) -> str:
+    """What a focused look's seconds depend on besides tokens, in a word."""
+    return f"{config.glance} {config.prune} {config.context}"
+
+
 class StageTimes:
     """Seconds of each stage of both looks on this machine, by the tokens that it worked on."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], deque[Seen]] = {}
+        self._seen: dict[tuple[str, str, str], deque[Seen]] = {}
+        self._passed_over = 0  # focused looks in a row that were not taken
 
-    def note(self, look: str, tokens: dict[str, int], seconds: dict[str, float]) -> None:
+    def note(
+        self, look: str, tokens: dict[str, int], seconds: dict[str, float], way: str = ""
+    ) -> None:
         """Remember a run; one that is remembered already counts once.
 
         Args:
             look: `FULL` or `FOCUSED`.
             tokens: by name, the values of `STAGES[look]`.
             seconds: by stage.
+            way: of a focused look, see `way_of`.
         """
         for stage, by in STAGES[look].items():
-            own = self._seen.setdefault((look, stage), deque(maxlen=KEPT))
+            own = self._seen.setdefault((look, stage, way), deque(maxlen=KEPT))
             # Preparing is one stage for both looks, but stock prepares every patch in it.
             if (entry := (tokens[by], seconds[stage])) not in own:
                 own.append(entry)
 
-    def predicted(self, look: str, tokens: dict[str, int]) -> float | None:
+    def predicted(self, look: str, tokens: dict[str, int], way: str = "") -> float | None:
         """Seconds to the first word of a look at so many tokens; None before its first run."""
-        stages = [(self._seen.get((look, stage)), by) for stage, by in STAGES[look].items()]
+        stages = [(self._seen.get((look, stage, way)), by) for stage, by in STAGES[look].items()]
         if not all(seen for seen, _ in stages):
             return None
         return sum(_at(seen, tokens[by]) for seen, by in stages)
 
-    def why_not(self, tokens: dict[str, int]) -> str | None:
+    def why_not(self, tokens: dict[str, int], way: str = "") -> str | None:
         """A sentence where a focused look would not be sooner than the full one; None where it would.
 
-        None too as long as either has not been run yet.
+        None too before the first such look; a full one is then taken once, to compare with.
         """
-        full, focused = (self.predicted(look, tokens) for look in (FULL, FOCUSED))
-        if full is None or focused is None or focused < full:
+        full, focused = self.predicted(FULL, tokens), self.predicted(FOCUSED, tokens, way)
+        if focused is None or (full is not None and focused < full):
             return None
+        if full is None:
+            return "Answered in full: how long that takes here was not known yet."
         return (
             f"Answered in full: looking closely at {tokens['held']} of {tokens['native']} tokens would "
             f"take {focused:.2g} s here, all of them {full:.2g} s."
         )
+
+    def passes_over(self, tokens: dict[str, int], way: str) -> str | None:
+        """As `why_not`, for a look that is about to be taken: now and then it is taken all the same."""
+        said = self.why_not(tokens, way)
+        self._passed_over = self._passed_over + 1 if said else 0
+        if self._passed_over <= AGAIN:
+            return said
+        self._passed_over = 0
+        return None
 
 
 def _at(seen: Iterable[Seen], tokens: float) -> float:
