@@ -89,10 +89,12 @@ def test_a_run_goes_on_with_the_rows_that_are_missing(tiny, tmp_path, monkeypatc
     kept, asked = tmp_path / "rows.jsonl", []
     monkeypatch.setattr(timing, "run_case", lambda _, case: asked.append(case) or row_of(case))
     todo = cases((256,), (0.2,))[:3]
-    timing.measure(tiny, todo, 1, kept)
+    timing.measure(tiny, todo, 1, kept, "float32")
     assert asked[2:] == todo  # after the two that warm up
     asked.clear()
-    rows = timing.measure(tiny, todo, 2, kept)
+    with pytest.raises(ValueError, match="holds rows in float32, these would be in bfloat16"):
+        timing.measure(tiny, todo, 2, kept, "bfloat16")
+    rows = timing.measure(tiny, todo, 2, kept, "float32")
     assert len(asked) == 2 + 3 and sorted(asked[2:], key=todo.index) == todo
     assert [row["repetition"] for row in rows] == [0, 0, 0, 1, 1, 1]
 
@@ -116,6 +118,9 @@ def test_a_slow_machine_shows_beside_the_fastest_report(tmp_path):
     before.write_text(json.dumps({"fastest_stock_s": {"9": 2.0}}))
     fastest = reporting.fastest_stock(own, before)
     assert fastest == {"9": 2.0} and reporting.against_fastest(own, fastest) == {"9": 1.5}
+    assert reporting.too_slow({"9": 1.5, "16": 1.1}) == ["9"]
+    before.write_text(json.dumps({"fastest_stock_s": {"9": 2.0, "4096": 99.0}}))
+    assert reporting.fastest_stock(own, before) == {"9": 2.0, "4096": 99.0}
 
 
 def test_a_clip_is_timed_as_pictures_are(tmp_path, monkeypatch):

@@ -33,8 +33,16 @@ from arr_coc.benchmark.cases import (
     Case,
     cases,
 )
-from arr_coc.benchmark.report import against_fastest, crossover, fastest_stock, summarise, table
-from arr_coc.benchmark.timing import measure, run_case
+from arr_coc.benchmark.report import (
+    SLOW,
+    against_fastest,
+    crossover,
+    fastest_stock,
+    summarise,
+    table,
+    too_slow,
+)
+from arr_coc.benchmark.timing import measure, rows_of, run_case
 from arr_coc.clips import MAX_FRAMES
 from arr_coc.commands import run_command
 from arr_coc.config import DTYPES
@@ -121,9 +129,12 @@ def main(arguments: list[str] | None = None) -> None:
     kept = out.with_suffix(".rows.jsonl")
     if not args.resume:
         kept.unlink(missing_ok=True)
-    dtype, compared = chosen_dtype(args, sizes)
+    before = rows_of(kept)  # of an interrupted run, which chose already
+    dtype, compared = (before[0]["dtype"], {}) if before else chosen_dtype(args, sizes)
+    if args.dtype not in ("auto", dtype):
+        p.error(f"--dtype {args.dtype}, and {kept.name} holds rows in {dtype}")
     host = host_of(args.shapes, device, dtype)
-    rows = measure(host, cases(sizes, args.shares, args.moments), args.repetitions, kept)
+    rows = measure(host, cases(sizes, args.shares, args.moments), args.repetitions, kept, dtype)
     summary = summarise(rows)
     fastest = fastest_stock(summary, out)
     weights = "its own weights" if args.shapes == BUNDLED else "random weights"
@@ -132,7 +143,8 @@ def main(arguments: list[str] | None = None) -> None:
         **provenance.header(MODULE, provenance.typed(arguments), device),
         "minutes": round((time.time() - started) / 60, 1),
         "stock_seconds_by_dtype": compared,
-        "stock_against_its_fastest": against_fastest(summary, fastest),
+        "stock_against_its_fastest": (ratios := against_fastest(summary, fastest)),
+        "to_be_made_again": too_slow(ratios),
         "fastest_stock_s": fastest,
         "crossover": crossover(summary),
         "summary": summary,
@@ -147,6 +159,8 @@ def main(arguments: list[str] | None = None) -> None:
         for e in summary
         if e["case"] == SHIPPED
     }
+    if slow := too_slow(ratios):
+        print(f"stock was over {SLOW - 1:.0%} slower than ever at {', '.join(slow)} tokens: again")
     print(json.dumps({"out": str(out), "dtype": dtype, "speedup": shipped}))
 
 

@@ -12,6 +12,8 @@ from arr_coc.benchmark.cases import SHIPPED
 from arr_coc.benchmark.timing import Row
 from arr_coc.peers.names import STOCK
 
+SLOW = 1.15  # times stock's fastest seconds
+
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
     """Per case: medians with minimum and maximum, and ratios to stock within each repetition, of which the
@@ -43,18 +45,25 @@ def lower_quartile(values: Sequence[float]) -> float:
 def fastest_stock(summary: Sequence[Row], before: Path) -> dict[str, float]:
     """Stock's median seconds at each size of this run, or fewer where a report before it had fewer.
 
+    Sizes that this run left out keep what they had.
+
     Args:
         summary: of this run.
         before: the report that this one replaces, which knows the fastest seconds; it may be absent.
     """
     known = json.loads(before.read_text()).get("fastest_stock_s", {}) if before.exists() else {}
     own = _stock_seconds(summary)
-    return {size: min(seconds, known.get(size, seconds)) for size, seconds in own.items()}
+    return known | {size: min(s, known.get(size, s)) for size, s in own.items()}
 
 
 def against_fastest(summary: Sequence[Row], fastest: dict[str, float]) -> dict[str, float]:
     """For each size, how many times as long as in its fastest report stock took."""
     return {size: s / fastest[size] for size, s in _stock_seconds(summary).items()}
+
+
+def too_slow(ratios: dict[str, float]) -> list[str]:
+    """The sizes at which stock took so much longer than ever that the run is to be made again."""
+    return [size for size, ratio in ratios.items() if ratio > SLOW]
 
 
 def _stock_seconds(summary: Sequence[Row]) -> dict[str, float]:

@@ -53,7 +53,14 @@ def run_case(host: ARRCOCQwen, case: Case) -> Row:
     }
 
 
-def measure(host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path) -> list[Row]:
+def rows_of(kept: Path) -> list[Row]:
+    """The rows that an interrupted run left."""
+    return [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+
+
+def measure(
+    host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path, dtype: str
+) -> list[Row]:
     """All cases, `repetitions` times, in an order that rotates.
 
     Args:
@@ -61,9 +68,15 @@ def measure(host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path
         todo: the cases.
         repetitions: of each.
         kept: file of the rows there are, one JSON object a line; those are not measured again.
+        dtype: of the model, noted in every row.
+
+    Raises:
+        ValueError: where those are of another dtype: ratios hold within one.
     """
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    done = {(r["repetition"], r["case"], r["image_tokens"], r["budget"]) for r in rows}
+    rows = rows_of(kept)
+    if other := sorted({row["dtype"] for row in rows} - {dtype}):
+        raise ValueError(f"{kept.name} holds rows in {', '.join(other)}, these would be in {dtype}")
+    done = {key_of(row) for row in rows}
     # Stock and the last case once beforehand: what is set up lazily is not timed.
     for case in (todo[0], todo[-1]):
         run_case(host, case)
@@ -71,16 +84,22 @@ def measure(host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path
         (repetition, case)
         for repetition in range(repetitions)
         for case in rotated(todo, repetition * 3)
-        if (repetition, case.name, case.tokens, case.budget) not in done
+        if (repetition, case.name, case.tokens, case.budget, case.moments) not in done
     ]
     with kept.open("a") as file, tqdm(order, desc="benchmark", unit="run") as progress:
         for repetition, case in progress:
             progress.set_postfix_str(f"{case.name}, {case.budget} of {case.tokens}")
-            row = {"repetition": repetition, **run_case(host, case)}
+            row = {"repetition": repetition, "dtype": dtype, **run_case(host, case)}
             file.write(json.dumps(row) + "\n")
             file.flush()
             rows.append(row)
     return rows
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    """What a row is of: repetition, case, tokens, budget and moments."""
+    names = ("repetition", "case", "image_tokens", "budget")
+    return (*(row[name] for name in names), row.get("moments", 0))
 
 
 def rotated(todo: Sequence[Case], by: int) -> list[Case]:
