@@ -46,7 +46,7 @@ from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.preview import Preview
-from arr_coc.service import comparing, labels, recordings, several
+from arr_coc.service import comparing, labels, learned, recordings, several
 from arr_coc.service.loader import Loader, base_to_come, identity_to_come, is_served
 from arr_coc.service.sessions import keep_forgetting
 
@@ -80,13 +80,16 @@ def gpu_seconds(*_: Any, **__: Any) -> int:
 @spaces.GPU(duration=gpu_seconds)
 def run_on_gpu(request: comparing.Request | several.Request) -> Iterator[tuple[str, Any]]:
     """The one function that touches the model; yields the plain records of `comparing`."""
-    stream = several if isinstance(request, several.Request) else comparing
-    yield from stream.compare_stream(LOADER.get(), request, LOOK_SECONDS)
+    stream, model = several if isinstance(request, several.Request) else comparing, LOADER.get()
+    yield from stream.compare_stream(model, request, LOOK_SECONDS)
+    yield from learned.handed_back(model) if ON_ZEROGPU else ()  # a forked worker ends
 
 
 IDENTITY = identity_to_come()
 LOCAL = LocalHandlers(FOLDER, "SPACE_ID" in os.environ, bundled=base_to_come() == "bundled")
-MODEL = ModelHandlers(LOCAL, LOADER, lambda request: run_on_gpu(request), lambda: len(demo._queue))
+MODEL = ModelHandlers(
+    LOCAL, LOADER, lambda one: learned.learning(run_on_gpu(one), LOADER), lambda: len(demo._queue)
+)
 API, MATTER = Endpoints(LOCAL, MODEL), MatterHandlers(MODEL)
 
 
@@ -106,8 +109,8 @@ def layout() -> tuple[Parts, below.Below]:
                 under |= below.matter()
                 under["sense"] = sense.ask()
             with gr.Column(scale=6, min_width=320, elem_id="arr-right"):
-                cards = picking.cards(LOCAL.examples, first.chosen)
-                named["cards"] = show(cards, js_on_load=picking.CARDS_JS, elem_id="arr-pick")
+                cards, script = picking.cards(LOCAL.examples, first.chosen), picking.CARDS_JS
+                named["cards"] = show(cards, js_on_load=script, elem_id="arr-pick")
                 named |= parts.answer_side(first)
         named["saw"] = show(first.saw, js_on_load=saw.SCRIPT, elem_id="arr-saw")
         show(idea.section(), elem_id="arr-idea")

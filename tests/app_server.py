@@ -66,7 +66,7 @@ def recorded_examples() -> Path:
     entries[1] |= {"sibling": True}
     entries[2] |= {"group": "detail", "note": "An emblem smaller than one visual token."}
     (folder / "examples.json").write_text(json.dumps(entries))
-    command = [sys.executable, "-m", "arr_coc.record", "--examples", folder, "--repetitions", "3"]
+    command = [sys.executable, "-m", "arr_coc.record", "--examples", folder, "--repetitions", "2"]
     command += ["--shares", str(OTHER_SHARE)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return folder

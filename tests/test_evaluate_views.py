@@ -10,7 +10,7 @@ import torch
 
 from arr_coc.config import Config
 from arr_coc.evaluate import __main__ as evaluate
-from arr_coc.evaluate import identity, questions, views, views_rows
+from arr_coc.evaluate import identity, questions, summary, views, views_rows
 from arr_coc.evaluate.questions import Ref
 from arr_coc.evaluate.store import SCHEMA
 from arr_coc.evaluate.views import DrawnViews, ViewsItem
@@ -82,12 +82,14 @@ def test_neighbours_are_compared_within_scenes_and_at_cuts_apart():
     row = measured(masks, item(cuts=(2,)), score)
     assert row["cosine"] == pytest.approx((1 + 0.5**0.5) / 2) and row["cosine_cut"] == 0
     assert row["overlap"] == pytest.approx((0.5 + 0) / 2) and row["overlap_cut"] == 0
+    assert row["dips"] == 0  # apart at the cut alone
     whole = measured(masks, item(), score)
+    assert whole["dips"] == pytest.approx(1 / 3)  # without it the same is a dip
     assert whole["cosine_cut"] is None and whole["cosine"] == pytest.approx((1 + 0.5**0.5) / 3)
     plain = measured(masks, item(cuts=(2,)))
     assert plain["cosine"] is None and plain["overlap"] == row["overlap"]
     pictures = measured(masks, item(shows=None), score)
-    assert {pictures[name] for name in ("cosine", "cosine_cut", "overlap", "overlap_cut")} == {None}
+    assert {pictures[name] for name in summary.COHERENCE} == {None}
     assert views.overlap(np.zeros(3), np.zeros(3)) is None
     assert views.cosine(np.zeros(3), np.ones(3)) is None
 

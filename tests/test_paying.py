@@ -80,6 +80,16 @@ def test_what_is_passed_over_is_tried_again_now_and_then():
     assert [number for number, words in enumerate(said) if words is None] == [AGAIN, 2 * AGAIN + 1]
 
 
+def test_one_process_learns_from_another():
+    own, other = StageTimes(), StageTimes()
+    own.note(*run(FULL, 256, 256, 0.1))
+    other.learn(own.told())
+    other.note(*run(FULL, 256, 256, 0.3))
+    own.learn(other.told())
+    own.learn(other.told())  # what is known already counts once
+    assert own.told() == other.told() and own.predicted(FULL, {"native": 256}) == pytest.approx(0.6)
+
+
 def test_looks_of_another_way_are_not_taken_for_it(tiny, picture, monkeypatch):
     monkeypatch.setattr(tiny, "times", StageTimes())
     usual, tokens = way_of(Config()), {"native": 80, "glance": 16, "held": 16}

@@ -17,7 +17,7 @@ from arr_coc.pretrain import __main__ as pretrain
 from arr_coc.pretrain import data, drills, labels, packing, views
 from arr_coc.pretrain import model as pretrain_model
 from arr_coc.pretrain import scores as pretrain_scores
-from arr_coc.pretrain.card import card
+from arr_coc.pretrain.card import card, clock_line
 from arr_coc.pretrain.data import Batches
 from arr_coc.pretrain.drills import drill
 from arr_coc.pretrain.lessons import LESSONS, lessons
@@ -508,3 +508,12 @@ def test_the_vision_side_is_told_how_a_thing_stands_to_all_others():
     ranks = [labels.BETWEEN, labels.LOWEST, 0, labels.HIGHEST]
     assert [told[t].get("rank", 0) for t in things] == ranks
     assert set(labels.RELATED) < set(labels.ATTRIBUTES)
+
+
+def test_the_clock_of_a_large_base_answers_a_large_picture_too():
+    found = pretrain_scores.clock(BASE, threads=1, n=1, large=True)
+    assert found["answer_large_s"] > found["answer_s"] > 0 and found["load_s"] > 0
+    told = {"clock": found, "large": {"size": [1024, 1024]}}
+    assert f"about one of 1024 x 1024, {found['answer_large_s']:.2f} s." in clock_line(told)
+    del found["answer_large_s"]
+    assert clock_line(told).endswith("medians of 1).")

@@ -92,6 +92,13 @@ def test_looks_run_in_a_worker_and_come_back_whole(ask):
     assert 15 <= seconds <= 60
 
 
+def test_what_a_worker_learned_of_times_is_known_to_the_next(ask):
+    ask("what?")
+    before = int(ask("how many?")["full"]["text"])
+    assert before >= 2  # both looks of the question before it, whichever worker took them
+    assert int(ask("how many?")["full"]["text"]) == before + 2
+
+
 def test_an_expected_failure_does_not_cost_the_worker(ask):
     result = ask("please fail")
     assert result["full"]["text"] == "worker 120x90"

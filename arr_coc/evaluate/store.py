@@ -54,6 +54,7 @@ SCHEMA = pa.schema(
         # Means over neighbouring moments: of relevance, and Jaccard's index of kept cells; at cuts apart.
         ("cosine", pa.float32()),
         ("cosine_cut", pa.float32()),
+        ("dips", pa.float32()),  # share of neighbours within scenes with a cosine below views.APART
         ("overlap", pa.float32()),
         ("overlap_cut", pa.float32()),
     ]

@@ -17,7 +17,7 @@ from arr_coc.peers.names import OURS
 
 BOX_MEASURES = ("coverage", "covered_area", "pointing", "own_auc")
 # Of clips and several pictures; the second ones are also told by what the clip shows.
-COHERENCE = ("cosine", "cosine_cut", "overlap", "overlap_cut")
+COHERENCE = ("cosine", "cosine_cut", "dips", "overlap", "overlap_cut")
 VIEWS_MEASURES = ("seconds", "moment", "place", "on_evidence", *COHERENCE)
 MEASURES = ("right", "anls", "entropy", "tokens", "native", *BOX_MEASURES, *VIEWS_MEASURES)
 KEPT_FLOOR = 0.05  # stock accuracy under which a share of it says nothing

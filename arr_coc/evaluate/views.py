@@ -122,6 +122,7 @@ class DrawnViews(Scenes):
         return items
 
 
+APART = 0.5  # a cosine below which two decisions have hardly anything in common
 Drawn = tuple[Clip | tuple[Image.Image, ...], tuple[ClipQuestion, ...], tuple[int, ...], str | None]
 
 
@@ -165,6 +166,17 @@ def neighbours(
             found[number in cuts].append(likeness)
     within, across = (float(np.mean(own)) if own else None for own in found.values())
     return within, across
+
+
+def dips(values: Sequence[np.ndarray], cuts: Sequence[int], alike: Alike) -> float | None:
+    """Of neighbouring moments within scenes, the share that are as unlike (`APART`) as those at a cut.
+
+    Args as `neighbours`; None where there is nothing to compare.
+    """
+    pairs = [number for number in range(1, len(values)) if number not in cuts]
+    found = [alike(values[number - 1], values[number]) for number in pairs]
+    known = [likeness for likeness in found if likeness is not None]
+    return float(np.mean([likeness < APART for likeness in known])) if known else None
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float | None:

@@ -19,7 +19,7 @@ from arr_coc.evaluate.rows import (
 )
 from arr_coc.evaluate.stats import box_cells
 from arr_coc.evaluate.store import Pair, Row
-from arr_coc.evaluate.views import ViewsItem, cosine, neighbours, overlap
+from arr_coc.evaluate.views import ViewsItem, cosine, dips, neighbours, overlap
 from arr_coc.peers.clock import Timed, timed
 from arr_coc.peers.views import ReducedViews, ViewsMethod
 from arr_coc.qwen.batch import Greedy, answer_batch
@@ -105,15 +105,16 @@ def coherence_measures(
     """How alike neighbouring moments of a clip are decided, within scenes and at cuts.
 
     Returns:
-        The columns `cosine`, `cosine_cut`, `overlap`, `overlap_cut`; None of pictures, where the clip has
-        no such neighbours, the cosines of a method without relevance, all of one that resizes.
+        The columns `cosine`, `cosine_cut`, `dips`, `overlap`, `overlap_cut`; None of pictures, where the
+        clip has no such neighbours; the first three without relevance; all of a method that resizes.
     """
-    measures = dict.fromkeys(("cosine", "cosine_cut", "overlap", "overlap_cut"))
+    measures = dict.fromkeys(("cosine", "cosine_cut", "dips", "overlap", "overlap_cut"))
     if item.shows is None or resizes:
         return measures
     if reduced.score is not None:
         score = [own.numpy() for own in reduced.score]
         measures["cosine"], measures["cosine_cut"] = neighbours(score, item.cuts, cosine)
+        measures["dips"] = dips(score, item.cuts, cosine)
     kept = [own.numpy() for own in reduced.kept]
     measures["overlap"], measures["overlap_cut"] = neighbours(kept, item.cuts, overlap)
     return measures

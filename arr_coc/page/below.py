@@ -99,6 +99,12 @@ def you_first(*, visible: bool) -> dict[str, Any]:
     return named
 
 
+def all_tables(*, visible: bool) -> dict[str, Any]:
+    """Closed and empty: the tables come when it is opened."""
+    with gr.Accordion("All tables", open=False, visible=visible, elem_id="arr-tables") as fold:
+        return {"all_tables": fold, "tables": show()}
+
+
 def several(clips: Sequence[str], *, visible: bool) -> dict[str, Any]:
     """A clip or several pictures to be asked about, closed and empty; `clips` are what cards ask."""
     with gr.Accordion(moments.TITLE, open=False, visible=visible, elem_id="arr-several-fold"):

@@ -159,7 +159,8 @@ def score(run: Run, accelerator: Accelerator, settings: Settings) -> dict:
         )  # fmt: skip
     scores[EASY_VQA] = evaluate_easy_vqa(run, accelerator)
     publish(run, folder=settings.out, trained_on=settings.trained_on)
-    scores[CLOCK] = clock(settings.out, threads=settings.threads)
+    is_large = settings.world == "large"
+    scores[CLOCK] = clock(settings.out, threads=settings.threads, large=is_large)
     return scores
 
 

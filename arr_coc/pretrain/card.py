@@ -115,13 +115,14 @@ def _reading(scores: dict) -> list[str]:
     weak = [kind for kind, share in full.items() if share < WEAK]
     lost = [kind for kind, share in full.items() if small[kind] < share / 2]
     size, seed = _by_size(scores)[1]["size"], _by_size(scores)[0]["first_seed"]
+    world = " --world large" * (LARGE in scores)
     return [
         f"Below {100 * WEAK:.0f} % even in full: {', '.join(weak)}.",
         f"Less than half as often right at {size[0]} x {size[1]} as in full, the detail being too small",
         f"there: {', '.join(lost)}. That is what ARR-COC is for.",
         "Guessing scores 1/2 in exists, 1/4 in where and count, about 1/7 in setting, less elsewhere.",
-        "Measured with `python -m arr_coc.pretrain --init arr_coc/bundled/base --stages --eval-seed "
-        f"{seed} --out runs/check`.",
+        f"Measured with `python -m arr_coc.pretrain --init arr_coc/bundled/base --stages{world} "
+        f"--eval-seed {seed} --out runs/check`.",
     ]
 
 
@@ -156,10 +157,11 @@ def _by_size(scores: dict) -> list[dict]:
 def clock_line(scores: dict) -> str:
     """One sentence: how long loading and one full answer take."""
     row = scores[CLOCK]
+    large, (width, height) = row.get("answer_large_s"), scores.get(LARGE, {}).get("size", (0, 0))
     return (
         f"It loads in {row['load_s']:.2f} s and answers a question about a 512 x 512 picture in "
         f"{row['answer_s']:.2f} s (256 visual tokens, float32, {row['threads']} CPU threads, medians of "
-        f"{row['n']})."
+        f"{row['n']})" + (f"; about one of {width} x {height}, {large:.2f} s." if large else ".")
     )
 
 

@@ -99,18 +99,28 @@ def answered_exactly(
     return questions_right(tokens_right, packed.question_of).tolist()
 
 
-def clock(folder: Path, *, threads: int, n: int = 5) -> dict:
-    """Median wall seconds, on the CPU, of loading a published folder and of one full answer."""
-    picture = make_scene(DEV_SEED).image
-    loading, answering = [], []
+def clock(folder: Path, *, threads: int, n: int = 5, large: bool = False) -> dict:
+    """Median wall seconds, on the CPU, of loading a published folder and of one full answer.
+
+    With `large` of one about a picture of `LARGE_SIZE` too.
+    """
+    loading = []
     for _ in range(n):
         start = time.perf_counter()
         host = ARRCOCQwen.from_pretrained(folder, "", device="cpu")
         loading.append(time.perf_counter() - start)
-    for _ in range(n + 1):  # the first one warms up
+    seconds = {"load_s": loading, "answer_s": _answering(host, SIZES["native"], n)}
+    if large:
+        seconds["answer_large_s"] = _answering(host, LARGE_SIZE, n)
+    medians = {name: round(statistics.median(all_of), 3) for name, all_of in seconds.items()}
+    return medians | {"threads": threads, "n": n}
+
+
+def _answering(host: ARRCOCQwen, size: tuple[int, int], n: int) -> list[float]:
+    """Seconds of `n` full answers about a scene of a size; one before them warms up."""
+    picture, seconds = make_scene(DEV_SEED, size=size).image, []
+    for _ in range(n + 1):
         start = time.perf_counter()
         host.generate(picture, "what colour is the sign?", use_arr_coc=False)
-        answering.append(time.perf_counter() - start)
-    medians = statistics.median(loading), statistics.median(answering[1:])
-    load, answer = (round(value, 3) for value in medians)
-    return {"load_s": load, "answer_s": answer, "threads": threads, "n": n}
+        seconds.append(time.perf_counter() - start)
+    return seconds[1:]

@@ -61,6 +61,16 @@ class StageTimes:
             if (entry := (tokens[by], seconds[stage])) not in own:
                 own.append(entry)
 
+    def told(self) -> dict[tuple[str, str, str], list[Seen]]:
+        """All that is remembered, for another process to `learn`."""
+        return {key: list(seen) for key, seen in self._seen.items()}
+
+    def learn(self, told: dict[tuple[str, str, str], list[Seen]]) -> None:
+        """Remember what another process, say a GPU worker that ends, has noted since."""
+        for key, seen in told.items():
+            own = self._seen.setdefault(key, deque(maxlen=KEPT))
+            own.extend(entry for entry in seen if entry not in own)
+
     def predicted(self, look: str, tokens: dict[str, int], way: str = "") -> float | None:
         """Seconds to the first word of a look at so many tokens; None before its first run."""
         stages = [(self._seen.get((look, stage, way)), by) for stage, by in STAGES[look].items()]
