@@ -22,7 +22,7 @@ from arr_coc.qwen import encoding
 from arr_coc.qwen import weights as qwen_weights
 from arr_coc.qwen.inputs import Prompt
 from arr_coc.qwen.loading import BUNDLED_BASE
-from arr_coc.qwen.paying import FOCUSED, FULL, STAGES, StageTimes
+from arr_coc.qwen.paying import FOCUSED, FULL, STAGES, StageTimes, way_of
 from arr_coc.service.loader import Loader
 from tests import rehearsal_folder
 
@@ -300,7 +300,8 @@ def paid(host, full: float, focused: float) -> str:
     for tokens in (64, 256):
         for look, rate in ((FULL, full), (FOCUSED, focused)):
             seen = {"native": tokens, "glance": 16, "held": Config().tokens(tokens)}
-            host.times.note(look, seen, {s: rate * seen[by] for s, by in STAGES[look].items()})
+            seconds = {s: rate * seen[by] for s, by in STAGES[look].items()}
+            host.times.note(look, seen, seconds, way_of(Config()) if look == FOCUSED else "")
         first = {FULL: tokens * full * 3, FOCUSED: tokens * focused}
         sizes.append(timing.Size(tokens, tokens // 5, {FULL: {}, FOCUSED: {}}, first))
     return timing.pays(host, sizes)
@@ -320,7 +321,8 @@ def test_the_size_from_which_it_pays_is_found_between_those_that_were_timed(smal
     for tokens, full in ((64, 1.0), (256, 4.0)):  # as soon as focused, 2 s, at 128
         seen = {"native": tokens, "glance": 16, "held": Config().tokens(tokens)}
         small.times.note(FULL, seen, dict.fromkeys(STAGES[FULL], 0.0) | {"encode": full})
-        small.times.note(FOCUSED, seen, dict.fromkeys(STAGES[FOCUSED], 0.0) | {"relevance": 2.0})
+        slow = dict.fromkeys(STAGES[FOCUSED], 0.0) | {"relevance": 2.0}
+        small.times.note(FOCUSED, seen, slow, way_of(Config()))
         first = {FULL: full, FOCUSED: 2.0}
         sizes.append(timing.Size(tokens, 12, {FULL: {}, FOCUSED: {}}, first))
     said = timing.pays(small, sizes)
