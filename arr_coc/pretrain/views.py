@@ -274,16 +274,19 @@ DRILLS = tuple(
         only_read=only_read,
     )
     for share, side, most, only_read in (
-        (0.58, 288, LESSONS_OF_DRILLS, False),
-        (0.35, 384, LESSONS_OF_DRILLS, False),
-        (0.30, 480, LESSONS_OF_DRILLS, False),
-        (0.25, 672, LESSONS_OF_DRILLS, False),
-        (0.20, 960, MOST_LARGE_QUESTIONS, True),
+        (0.65, 288, LESSONS_OF_DRILLS, False),
+        (0.40, 384, LESSONS_OF_DRILLS, False),
+        (0.34, 480, LESSONS_OF_DRILLS, False),
+        (0.28, 672, LESSONS_OF_DRILLS, False),
+        (0.23, 960, MOST_LARGE_QUESTIONS, True),
     )
 )
-# What was learned stays: the small world by the usual hand, and now by all hands.
+# What was learned stays: the small world by the usual hand, and now by all hands. With a sixteenth of the
+# batches, and lessons in place of most of its own questions, what a scene shows as a whole was forgotten.
+AT_HOME = {**WITH_LESSONS, "lessons": 4}
 LARGE_VIEWS = (
-    *_scaled(VIEWS, 0.26, **WITH_LESSONS),
+    *_scaled(VIEWS, 0.50, **AT_HOME),
+    View(0.06, FULL, FULL, kinds=("setting",), **AT_HOME),
     *_scaled(LABELLED_VIEWS, 0.08, hand=ANY, **WITH_LESSONS),
     View(0.08, FULL, FULL, "plates", hand=ANY, world="large"),
     # What is written was what held most kinds back, and here a batch has many fonts and grounds.
