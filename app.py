@@ -123,12 +123,7 @@ def layout() -> tuple[Parts, below.Below]:
         named["more"] = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
         named |= parts.other_questions(visible=not is_served())
         show(measured.section(RESULTS, IDENTITY), elem_id="arr-results")
-        published = bool(measured.load(RESULTS, IDENTITY))
-        with gr.Accordion(
-            "All tables", open=False, visible=published, elem_id="arr-tables"
-        ) as tables:
-            named["tables"] = show()  # they come when they are opened
-        named["all_tables"] = tables
+        named |= below.all_tables(visible=bool(measured.load(RESULTS, IDENTITY)))
         named["links"] = show(first.links, js_on_load=share.SCRIPT, elem_id="arr-links")
         under |= below.address()
         if LOCAL.on_space:

@@ -159,13 +159,22 @@ def neighbours(
     Returns:
         Both None where there is nothing to compare.
     """
-    found: dict[bool, list[float]] = {False: [], True: []}
+    within, across = (
+        float(np.mean(own)) if own else None for own in _likenesses(values, cuts, alike)
+    )
+    return within, across
+
+
+def _likenesses(
+    values: Sequence[np.ndarray], cuts: Sequence[int], alike: Alike
+) -> tuple[list[float], list[float]]:
+    """Of neighbouring moments, those within scenes and those across cuts, as far as something is said."""
+    found: tuple[list[float], list[float]] = ([], [])
     for number in range(1, len(values)):
         likeness = alike(values[number - 1], values[number])
         if likeness is not None:
             found[number in cuts].append(likeness)
-    within, across = (float(np.mean(own)) if own else None for own in found.values())
-    return within, across
+    return found
 
 
 def dips(values: Sequence[np.ndarray], cuts: Sequence[int], alike: Alike) -> float | None:
@@ -173,10 +182,8 @@ def dips(values: Sequence[np.ndarray], cuts: Sequence[int], alike: Alike) -> flo
 
     Args as `neighbours`; None where there is nothing to compare.
     """
-    pairs = [number for number in range(1, len(values)) if number not in cuts]
-    found = [alike(values[number - 1], values[number]) for number in pairs]
-    known = [likeness for likeness in found if likeness is not None]
-    return float(np.mean([likeness < APART for likeness in known])) if known else None
+    within, _ = _likenesses(values, cuts, alike)
+    return float(np.mean(np.array(within) < APART)) if within else None
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float | None:

@@ -5,6 +5,7 @@ it into the page's pieces.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -62,10 +63,11 @@ def live(
     truth: str | None,
     note: str,
     stamp: Stamp | None = None,
+    url: str = "",
 ) -> Shown:
-    """A comparison that has just run."""
+    """A comparison that has just run; `url` is the picture's, where it is known already."""
     return Shown(
-        picture=viewer.picture_url(image),
+        picture=url or viewer.picture_url(image),
         size=list(image.size),
         result=result,
         where=result["where"],
@@ -98,12 +100,20 @@ def recorded(
     with Image.open(example.path) as picture:
         stamp = stamp_of(Visit(key=key, question=example.question, percent=percent))
         note = results.note_of(example) if percent == PERCENT else ""
-        shown = live(picture, result, example.answer, note, stamp)
+        url = _url_of(example.path)
+        shown = live(picture, result, example.answer, note, stamp, url)
     # Of the decision that was asked about alone.
     mattered = recording.get("mattered") if result is recording["result"] else None
     made = {"mattered": mattered}
     made |= {"recorded": recorded_words(about), "runs": about["repetitions"], "asked": list(asked)}
     return {**shown, **made}
+
+
+@cache
+def _url_of(path: Path) -> str:
+    """A card's picture as a `data:` URL: every budget and every pick shows it again."""
+    with Image.open(path) as picture:
+        return viewer.picture_url(picture)
 
 
 def recorded_words(about: recordings.About) -> str:
