@@ -4,6 +4,7 @@ What is absent is done as without weights: even head weights, the lexical prior,
 tokens as the encoder gives them. Tensors only; `qwen.weights` reads and writes them.
 """
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -102,6 +103,13 @@ class Components(nn.Module):
         others = {other: getattr(self, other) for other in self.names if other != name}
         numbers = self.context, self.unsure, self.pace
         return Components(others, *numbers).eval() if others else None
+
+    def with_numbers(self, **numbers: Any) -> "Components":
+        """The same parts with other numbers: `unsure` or `pace`."""
+        other = copy.copy(self)
+        for name, value in numbers.items():
+            setattr(other, name, value)
+        return other
 
     def participatory(
         self,

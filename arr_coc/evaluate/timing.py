@@ -30,9 +30,8 @@ from arr_coc.evaluate.rows import budget_tokens, check_fallback, question_for
 from arr_coc.evaluate.stats import LEVELS
 from arr_coc.evaluate.store import FULL
 from arr_coc.peers.base import Method
-from arr_coc.peers.clock import is_read, timed
+from arr_coc.peers.clock import read_first, timed
 from arr_coc.peers.methods import METHODS
-from arr_coc.qwen.batch import first_token
 from arr_coc.qwen.model import ARRCOCQwen
 
 CURVE = Path("results") / "benchmark-2b-cpu.json"
@@ -224,8 +223,7 @@ def _modelled(
                 native_tokens = ask.picture.tokens
                 budget = budget_tokens(share, native_tokens)
                 reduced = method(host, ask, question_for(method, item), budget)
-                if not is_read(reduced):
-                    first_token(host, reduced.prompt, reduced)
+                read_first(host, reduced)
             encoded = sum(tokens * passes for tokens, passes in work.vision.items())
             encoder_share = encoded / work.vision_depth / native_tokens
             values.setdefault(f"encoder_share{suffix}", []).append(encoder_share)

@@ -18,9 +18,10 @@ from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.preparing import Given
 
 
-def is_read(reduced: Reduced | ReducedViews) -> bool:
-    """Whether a method has the first word already: what it read in rounds is not read again."""
-    return isinstance(reduced, Reduced) and reduced.is_read
+def read_first(host: ARRCOCQwen, reduced: Reduced | ReducedViews) -> None:
+    """Read up to the first word, unless that is known: what was read in rounds is not read again."""
+    if not (isinstance(reduced, Reduced) and reduced.is_read):
+        first_token(host, reduced.prompt, reduced)
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,7 @@ def timed(
         reduced = method(host, ask, question, budget(ask.tokens))
         host.synchronize()
         chosen = time.perf_counter()
-        if not is_read(reduced):
-            first_token(host, reduced.prompt, reduced)
+        read_first(host, reduced)
     host.synchronize()
     end = time.perf_counter()
     stages = {"preprocess": prepared - start, "prefill": 0.0} | reduced.seconds

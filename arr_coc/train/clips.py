@@ -10,7 +10,6 @@ last line on stdout is JSON.
 """
 
 import argparse
-import copy
 import json
 import math
 from collections.abc import Sequence
@@ -115,9 +114,7 @@ def _lesson(asked: ClipQuestion, moments: Moments, size: tuple[int, int]) -> Les
 
 def paced(parts: Components, pace: Pace | None) -> Components:
     """The same parts with other numbers for clips."""
-    other = copy.copy(parts)
-    other.pace = pace
-    return other
+    return parts.with_numbers(pace=pace)
 
 
 def relevance_of(lesson: Lesson, decay: Tensor, boost: Tensor, lean: Tensor) -> list[Tensor]:

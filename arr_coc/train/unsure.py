@@ -10,7 +10,6 @@ trained. The last stdout line is JSON.
 """
 
 import argparse
-import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,6 @@ from tqdm import tqdm
 
 from arr_coc import provenance
 from arr_coc.commands import run_command
-from arr_coc.components import Components
 from arr_coc.config import AUTO, SHARE, Config
 from arr_coc.evaluate.questions import Scenes, other_scenes
 from arr_coc.evaluate.rows import measure_items
@@ -41,13 +39,6 @@ USUAL = "usual share"
 LOSS = 0.005  # of the answers that are right from the usual share
 P95 = 95
 NEW_TOKENS = 8
-
-
-def with_bound(parts: Components, bound: float) -> Components:
-    """The same parts with another bound."""
-    other = copy.copy(parts)
-    other.unsure = bound
-    return other
 
 
 def answered(host: ARRCOCQwen, source: Scenes, method: Method, *, batch: int = 16) -> list[Row]:
@@ -129,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     usual = answered(host, source, ARRCOC(name=USUAL))
     found = {}
     for bound in sorted(set(args.bounds)):
-        own = host.with_policies({"": with_bound(parts, bound)})
+        own = host.with_policies({"": parts.with_numbers(unsure=bound)})
         rows = answered(own, source, ARRCOC(Config(share=AUTO), f"up to {bound:g} nats"))
         found[bound] = compared(usual, rows)
     best = chosen(found, args.loss)
@@ -143,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "unsure": best,
     }
     base = parts.origin.base if parts.origin and parts.origin.base else host.name
-    save_components(with_bound(parts, best), args.out, base=base, **identity(host.model))
+    save_components(parts.with_numbers(unsure=best), args.out, base=base, **identity(host.model))
     (args.out / "unsure.json").write_text(json.dumps(report, indent=1) + "\n")
     share = found[best]["share"]["all"]["mean"]
     print(json.dumps({"out": str(args.out), "unsure": best, "share": share}))
