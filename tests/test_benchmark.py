@@ -9,7 +9,9 @@ import pytest
 from arr_coc.benchmark import __main__ as command
 from arr_coc.benchmark import report as reporting
 from arr_coc.benchmark import timing
-from arr_coc.benchmark.cases import CASES, LARGE, SHIPPED, Case, cases, image_of
+from arr_coc.benchmark.cases import BY_CONTEXT, CASES, Case, cases, image_of, shipped
+
+CELLS, GLANCE = BY_CONTEXT["cells"], BY_CONTEXT["glance"]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def test_speedups_pair_repetitions():
 )
 def test_the_crossover_is_named_whichever_way_it_goes(speedups, words):
     summary = [
-        {"case": SHIPPED, "image_tokens": n, "budget": n // 5, "speedup": {"median": s}}
+        {"case": shipped(), "image_tokens": n, "budget": n // 5, "speedup": {"median": s}}
         for n, s in speedups.items()
     ]
     assert words in reporting.crossover(summary)
@@ -87,7 +89,7 @@ def test_cuda_without_cuda_says_so():
 
 def test_a_run_goes_on_with_the_rows_that_are_missing(tiny, tmp_path, monkeypatch):
     kept, asked = tmp_path / "rows.jsonl", []
-    monkeypatch.setattr(timing, "run_case", lambda _, case: asked.append(case) or row_of(case))
+    monkeypatch.setattr(timing, "run_case", lambda _, case, *__: asked.append(case) or row_of(case))
     todo = cases((256,), (0.2,))[:3]
     timing.measure(tiny, todo, 1, kept, "float32")
     assert asked[2:] == todo  # after the two that warm up
@@ -103,12 +105,38 @@ def row_of(case):
     return {"case": case.name, "image_tokens": case.tokens, "budget": case.budget}
 
 
-def test_large_pictures_are_not_encoded_whole_but_for_stock():
-    names = {case.name for case in cases((LARGE,), (0.1,))}
-    assert {"stock", "glance as context", "downsample"} <= names
-    assert not names & {"after", "fastv"}
+def test_cases_are_of_every_size_and_share():
     assert {case.budget for case in cases((300,), (0.05, 0.2))} == {300, 15, 60}
     assert cases((16,), (0.05,))[-1] == Case("fastv", 16, 4)
+
+
+def test_one_whole_encode_a_repetition_counts_for_all_that_cut_after_it(
+    tiny, tmp_path, monkeypatch
+):
+    encoded, encode = [], type(tiny).encode
+
+    def heard(host, picture, realization):
+        encoded.extend([picture.tokens] * (realization is None))
+        return encode(host, picture, realization)
+
+    monkeypatch.setattr(type(tiny), "encode", heard)
+    todo = [Case(name, 64, 13) for name in ("stock", "fastv", "glance as context", "after")]
+    rows = timing.measure(tiny, todo, 2, tmp_path / "rows.jsonl", "float32")
+    assert len(encoded) == 2 + 2, "two that warm up, one each repetition"
+    for repetition in (0, 1):
+        own = {row["case"]: row for row in rows if row["repetition"] == repetition}
+        whole = [own[name] for name in ("stock", "fastv", "after")]
+        assert max(r["encode_s"] for r in whole) < 1.2 * min(r["encode_s"] for r in whole)
+        for row in whole:
+            named = sum(row[f"{stage}_s"] for stage in timing.STAGES)
+            assert named <= row["time_to_first_token_s"]
+
+
+def test_an_encode_is_shared_by_pictures_of_one_size_only(tiny):
+    encodes = timing.OneEncode()
+    timing.run_case(tiny, Case("stock", 64, 64), encodes)
+    with pytest.raises(ValueError, match="of 120 visual tokens, and what is encoded has 64"):
+        timing.run_case(tiny, Case("stock", 120, 120), encodes)
 
 
 def test_a_slow_machine_shows_beside_the_fastest_report(tmp_path):
@@ -132,14 +160,14 @@ def test_a_clip_is_timed_as_pictures_are(tmp_path, monkeypatch):
     report = json.loads(out.read_text())
     held = {(e["case"], e["visual_tokens"]["median"]) for e in report["summary"]}
     # One moment whole would be 64 of 51; so one of 7 x 7 is taken.
-    assert held == {("stock", 256), ("fewer-frames", 49), (SHIPPED, 51), ("glance as context", 51)}
+    assert held == {("stock", 256), ("fewer-frames", 49), (CELLS, 51), (GLANCE, 51)}
     assert {row["moments"] for row in report["rows"]} == {4} and len(report["rows"]) == 8
     order = [case.name for case in asked[2:]]
     assert sorted(order[:4]) == sorted(order[4:]) and order[:4] != order[4:], "in turns"
     for row in report["rows"]:
         named = sum(row[f"{stage}_s"] for stage in timing.STAGES)
         assert 0.5 * row["time_to_first_token_s"] < named <= row["time_to_first_token_s"]
-        assert (row["glance_s"] > 0) == (row["case"] in (SHIPPED, "glance as context"))
+        assert (row["glance_s"] > 0) == (row["case"] in (CELLS, GLANCE))
 
 
 def test_a_clip_s_text_counts_in_the_cache_and_one_too_large_is_refused(tiny):

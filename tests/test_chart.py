@@ -6,7 +6,7 @@ import re
 import pytest
 from test_measured import EVIL, summary
 
-from arr_coc.page import chart, measured
+from arr_coc.page import chart, measured, plot
 from tests.tables import ROOT
 
 SCENES = json.loads((ROOT / "results" / "scenes" / "summary.json").read_text())
@@ -47,9 +47,9 @@ def test_every_point_stands_where_it_was_measured():
     right = {
         e["budget"]: e["overall"]["value"] for e in SCENES["methods"] if e["method"] == "arr-coc"
     }
-    width = chart.WIDTH - chart.LEFT - chart.RIGHT
+    width = plot.WIDTH - plot.LEFT - plot.RIGHT
     for (x, _), budget in zip(drawn, budgets):
-        assert x == pytest.approx(chart.LEFT + times[budget] * width, abs=0.1)
+        assert x == pytest.approx(plot.LEFT + times[budget] * width, abs=0.1)
     order = sorted(range(len(drawn)), key=lambda n: drawn[n][1])
     assert order == sorted(range(len(drawn)), key=lambda n: -right[budgets[n]])
 

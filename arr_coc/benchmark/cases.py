@@ -1,5 +1,6 @@
 """Cases: what is timed, on pictures of which sizes, with how many tokens."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +15,10 @@ from arr_coc.peers.names import STOCK
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.peers.views import ViewsMethod
 from arr_coc.peers.views_methods import VIEWS_METHODS, ARRCOCViews
+from arr_coc.qwen.weights import BUNDLED_WEIGHTS, CONFIG
 
 QUESTION = "What number is on the small sign?"
-SIZES = {"cpu": (300, 1024), "cuda": (1024, 2048, 4096)}
+SIZES = {"cpu": (300, 1024, 2048, 4096), "cuda": (1024, 2048, 4096)}
 CLIP_SIZES = (256,)  # of each moment
 SHARES = (0.05, 0.10, 0.20, 0.40)
 OURS: dict[str, Config] = {
@@ -32,17 +34,21 @@ CASES: dict[str, Callable[[], Method]] = {
     **{name: partial(ARRCOC, config, name) for name, config in OURS.items()},
     **{name: METHODS[name] for name in PEERS},
 }
-# Of pictures so large a whole encode takes minutes: there only what does not need one is timed again.
-LARGE = 4096
-WITHOUT_ENCODE = ("before", "glance as context", "downsample", "pixelprune")
-SHIPPED = "before + separate glance"
-# Of clips: the focused look with either context, and the stock model on fewer frames.
+# The focused look with either context, see `config.CONTEXTS`.
+BY_CONTEXT = {"cells": "before + separate glance", "glance": "glance as context"}
+# Of clips: the focused look, and the stock model on fewer frames.
 CLIP_CASES: dict[str, Callable[[], ViewsMethod]] = {
-    **{name: partial(ARRCOCViews, OURS[name], name) for name in (SHIPPED, "glance as context")},
+    **{name: partial(ARRCOCViews, OURS[name], name) for name in BY_CONTEXT.values()},
     "fewer-frames": VIEWS_METHODS["fewer-frames"],
 }
 # Frames that a moment shows. A clip has at most so many seconds (`clips.MAX_SECONDS`) and 64 frames.
 FRAMES_EACH, FRAMES_APART_S = 2, 0.3
+
+
+def shipped() -> str:
+    """The case that is the focused look with the context that the shipped weights were trained for."""
+    about = json.loads((BUNDLED_WEIGHTS / CONFIG).read_text(encoding="utf-8"))
+    return BY_CONTEXT[about.get("context", "cells")]
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,7 @@ def cases(sizes: Sequence[int], shares: Sequence[float], moments: int = 0) -> li
     listed = []
     for size in sizes:
         tokens = size * (moments or 1)
-        names = tuple(CASES) if tokens < LARGE else WITHOUT_ENCODE
-        names = tuple(CLIP_CASES) if moments else names
+        names = tuple(CLIP_CASES if moments else CASES)
         listed.append(Case(STOCK, tokens, tokens, moments))
         for share in shares:
             budget = max(MINIMUM_BUDGET, round(share * tokens))

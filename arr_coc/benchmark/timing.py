@@ -9,7 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from arr_coc.benchmark.cases import QUESTION, Case
-from arr_coc.peers.clock import timed
+from arr_coc.peers.clock import OneEncode, timed
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.model import ARRCOCQwen
@@ -18,8 +18,13 @@ STAGES = ("preprocess", "glance", "relevance", "select", "encode", "prefill")
 Row = dict[str, Any]
 
 
-def run_case(host: ARRCOCQwen, case: Case) -> Row:
+def run_case(host: ARRCOCQwen, case: Case, encodes: OneEncode | None = None) -> Row:
     """From the image or clip to the first word, as a flat row; `overhead_s` is all but encode and prefill.
+
+    Args:
+        host: the model.
+        case: what is timed.
+        encodes: the whole encode that this case shares with others of its size; not of a clip.
 
     Raises:
         RuntimeError: where ARR-COC fell back: that would be the time of something else.
@@ -28,7 +33,7 @@ def run_case(host: ARRCOCQwen, case: Case) -> Row:
     given = case.given(host.geometry.unit_pixels)
     reset_peak_memory(host.device)
     load = os.getloadavg()[0]
-    found = timed(host, case.method, given, QUESTION, QUESTION, lambda _: case.budget)
+    found = timed(host, case.method, given, QUESTION, QUESTION, lambda _: case.budget, encodes)
     reduced = found.reduced
     if reduced.realization is not None and reduced.realization.fallback:
         raise RuntimeError(f"{case.name} fell back: {reduced.realization.fallback}")
@@ -63,6 +68,8 @@ def measure(
 ) -> list[Row]:
     """All cases, `repetitions` times, in an order that rotates.
 
+    In each repetition a picture of each size is encoded whole once, for all that need it.
+
     Args:
         host: the model.
         todo: the cases.
@@ -86,10 +93,14 @@ def measure(
         for case in rotated(todo, repetition * 3)
         if (repetition, case.name, case.tokens, case.budget, case.moments) not in done
     ]
+    now, encodes = 0, {}
     with kept.open("a") as file, tqdm(order, desc="benchmark", unit="run") as progress:
         for repetition, case in progress:
             progress.set_postfix_str(f"{case.name}, {case.budget} of {case.tokens}")
-            row = {"repetition": repetition, "dtype": dtype, **run_case(host, case)}
+            if repetition != now:
+                now, encodes = repetition, {}
+            own = None if case.moments else encodes.setdefault(case.tokens, OneEncode())
+            row = {"repetition": repetition, "dtype": dtype, **run_case(host, case, own)}
             file.write(json.dumps(row) + "\n")
             file.flush()
             rows.append(row)

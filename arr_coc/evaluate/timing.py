@@ -35,6 +35,7 @@ from arr_coc.peers.methods import METHODS
 from arr_coc.qwen.model import ARRCOCQwen
 
 CURVE = Path("results") / "benchmark-2b-cpu.json"
+IMAGE_TOKENS = 1024  # of the picture whose stage times stand for every other
 RESAMPLES = 1000
 COUNTED = 4  # questions on which work is counted: it hardly depends on the question
 TEXT_LAYERS = 28  # of Qwen3-VL-2B: a pass through the first K layers costs K of these
@@ -98,13 +99,21 @@ class CostCurve:
     source: str
 
     @classmethod
-    def load(cls, path: Path = CURVE) -> "CostCurve":
-        """Read what `arr_coc.benchmark` wrote, at its largest image; case "before" has no glance."""
+    def load(cls, path: Path = CURVE, image_tokens: int = IMAGE_TOKENS) -> "CostCurve":
+        """Read what `arr_coc.benchmark` wrote of an image of this size; case "before" has no glance.
+
+        Raises:
+            ValueError: where it has none of that size.
+        """
         report = json.loads(path.read_text())
         cases = [e for e in report["summary"] if e["case"] in ("stock", "before")]
-        largest = max(e["image_tokens"] for e in cases)
+        if image_tokens not in (sizes := {e["image_tokens"] for e in cases}):
+            raise ValueError(
+                f"{path.name} has no times of an image of {image_tokens} visual tokens, but of "
+                f"{', '.join(map(str, sorted(sizes)))}"
+            )
         cases = sorted(
-            (e for e in cases if e["image_tokens"] == largest), key=lambda e: e["budget"]
+            (e for e in cases if e["image_tokens"] == image_tokens), key=lambda e: e["budget"]
         )
         tokens = tuple(e["budget"] for e in cases)
 
@@ -116,7 +125,7 @@ class CostCurve:
         preprocess = float(np.median(seconds("preprocess")))
         what = f"{report['what']}, {report['machine']['processor']}, {path.name}"
         encode, prefill = (tokens, seconds("encode")), (tokens, seconds("prefill"))
-        return cls(largest, encode, prefill, relevance, preprocess, what)
+        return cls(image_tokens, encode, prefill, relevance, preprocess, what)
 
     def seconds(self, work: Work, native_tokens: int, prompt_tokens: int, is_ours: bool) -> float:
         """Modelled seconds to the first token.

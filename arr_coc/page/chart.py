@@ -4,10 +4,11 @@ Right answers against the time to the first word, as shares of the full look's; 
 against the tokens that were kept. Everything is of a summary that `arr_coc.evaluate` wrote.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from arr_coc.config import SHARE
 from arr_coc.page.frame import escaped
+from arr_coc.page.plot import Axis, Point, key, plot
 from arr_coc.page.results import ratio_words
 from arr_coc.peers.names import OURS, STOCK, WORDS
 
@@ -16,24 +17,8 @@ PLAIN = {STOCK: "Full look: every token", OURS: "Focused look (ARR-COC)", SHRUNK
 # Controls show what choosing well is worth; nobody would use them.
 CONTROLS = ("random", "uniform", "centre")
 ROWS = 5
-WIDTH, HEIGHT = 440, 290  # of the drawing, in its own units
-LEFT, RIGHT, TOP, BOTTOM = 42, 22, 12, 40  # of its margins
 STEP = 0.1  # between two lines of the scale of accuracy
 MODELLED = "modelled_2b_ratio"
-MARKS = (  # a shape for each row, around (0, 0)
-    "M-5-5H5V5H-5Z",
-    "M-6 0A6 6 0 1 0 6 0A6 6 0 1 0-6 0Z",
-    "M0-6.5L6.5 5H-6.5Z",
-    "M0-7L7 0L0 7L-7 0Z",
-    "M-6.5-5H6.5L0 6.5Z",
-)
-
-
-class Point(NamedTuple):
-    """A method at a budget: both values are shares, `x` of the full look's time or tokens."""
-
-    x: float
-    y: float
 
 
 def chart(summary: dict[str, Any], made_of: str) -> str:
@@ -113,10 +98,9 @@ def _rows(
         entry, ratio = entries.get((name, budget)), ratios.get((name, budget))
         right = "" if entry is None else f"{entry['overall']['value']:.1%}"
         sooner = ratio_words(1 / ratio) if ratio and name != STOCK else ""
-        mark = f'<svg viewBox="-9 -9 18 18" aria-hidden="true">{_mark(number)}</svg>'
         title = escaped(WORDS.get(name, ""))
         body += (
-            f'<tr><th scope="row" title="{title}">{mark}{escaped(plain(name))}</th><td>{right}</td>'
+            f'<tr><th scope="row" title="{title}">{key(number)}{escaped(plain(name))}</th><td>{right}</td>'
             f"{f'<td>{sooner}</td>' * timed}</tr>"
         )
     at = f"Right at {usual:.0%} of the tokens" if usual else "Right"
@@ -129,38 +113,11 @@ def _rows(
 
 
 def _drawn(curves: list[list[Point]], names: list[str], what: str) -> str:
-    """The chart as SVG; its label says what is in it, and the rows beside it the numbers."""
+    """The curves on their axes; the rows beside them have the numbers."""
     low = STEP * int(min(p.y for curve in curves for p in curve) / STEP)
     last = max(1.0, *(p.x for curve in curves for p in curve))
-
-    def at(point: Point) -> tuple[float, float]:
-        across = LEFT + point.x / last * (WIDTH - LEFT - RIGHT)
-        return across, TOP + (1 - point.y) / (1 - low) * (HEIGHT - TOP - BOTTOM)
-
-    parts = ""
-    for line in range(round((1 - low) / STEP) + 1):
-        share = 1 - line * STEP
-        _, y = at(Point(0, share))
-        parts += f'<path class="arr-chart-grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
-        parts += f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{share:.0%}</text>'
-    for tick in (0, 0.25, 0.5, 0.75, 1):
-        x, _ = at(Point(tick, low))
-        parts += (
-            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{tick:.0%}</text>'
-        )
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts += (
-        f'<text x="{middle}" y="{HEIGHT - 5}" text-anchor="middle">{what} (full look: 100%)</text>'
-    )
-    for number in reversed(range(len(curves))):  # ours over the others
-        points = [at(point) for point in curves[number]]
-        line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        parts += f'<path class="arr-chart-line arr-chart-{number}" d="M{line}"/>'
-        for x, y in points:
-            parts += f'<g transform="translate({x:.1f} {y:.1f})">{_mark(number)}</g>'
-    label = f"Right answers against {what}: {', '.join(map(plain, names))}"
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(label)}">{parts}</svg>'
-
-
-def _mark(number: int) -> str:
-    return f'<path class="arr-chart-{number}" d="{MARKS[number]}"/>'
+    shares = [1 - line * STEP for line in range(round((1 - low) / STEP) + 1)]
+    up = Axis(low, 1, [(share, f"{share:.0%}") for share in shares])
+    ticks = [(tick, f"{tick:.0%}") for tick in (0, 0.25, 0.5, 0.75, 1)]
+    across = Axis(0, last, ticks, f"{what} (full look: 100%)")
+    return plot(curves, across, up, f"Right answers against {what}: {', '.join(map(plain, names))}")

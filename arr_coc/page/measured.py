@@ -6,6 +6,7 @@ tokens and time.
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from arr_coc.page import idea
 from arr_coc.page.chart import chart
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import ENOUGH_RUNS, ratio_words, seconds
+from arr_coc.page.times import times
 from arr_coc.peers.names import WORDS
 from arr_coc.service.recordings import Identity
 
@@ -31,7 +33,7 @@ TITLES = {
     "ablations": "What each choice is worth, without training",
     "easy-vqa": "On easy-VQA, large shapes on tiny pictures",
 }
-BENCHMARK, SHIPPED = "benchmark-2b-cpu.json", "before + separate glance"
+BENCHMARK = "benchmark-2b-cpu.json"
 SHORT = 12  # digits of a hash
 WORST = 3  # kinds named as failures
 
@@ -71,11 +73,10 @@ def at_2b(folder: Path, brief: bool = False) -> str:
     "" where it was not measured, or in fewer runs than make a verdict.
     """
     try:
-        report = json.loads((folder / BENCHMARK).read_text(encoding="utf-8"))
+        report = benchmark(folder)
         largest = max(e["image_tokens"] for e in report["summary"])
-        ours = [
-            e for e in report["summary"] if (e["case"], e["image_tokens"]) == (SHIPPED, largest)
-        ]
+        shipped = report["shipped"], largest
+        ours = [e for e in report["summary"] if (e["case"], e["image_tokens"]) == shipped]
         entry = min(ours, key=lambda e: abs(e["budget"] / largest - SHARE))
         machine = report["machine"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -96,10 +97,23 @@ def at_2b(folder: Path, brief: bool = False) -> str:
 
 
 def section(folder: Path, identity: Identity | None = None) -> str:
-    """The first results as a chart with its rows; a sentence where there are none."""
+    """The first results as a chart with its rows, a sentence where there are none; then times by size."""
     shown = [chart(s, made_of(s, identity)) for s in load(folder, identity).values()][:1]
     body = "".join(shown) or _sentence(OTHER if identity and load(folder) else NONE)
+    # Never measured, or a report of another form: the page says nothing of it.
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        body += times(benchmark(folder))
     return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
+
+
+def benchmark(folder: Path) -> dict[str, Any]:
+    """What `arr_coc.benchmark` wrote of the shapes of Qwen3-VL-2B.
+
+    Raises:
+        OSError: where there is nothing.
+        ValueError: where it is no JSON.
+    """
+    return json.loads((folder / BENCHMARK).read_text(encoding="utf-8"))
 
 
 def tables(folder: Path, identity: Identity | None = None) -> str:

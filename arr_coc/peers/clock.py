@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import torch
 
-from arr_coc.peers.base import Method, Reduced
+from arr_coc.peers.base import Method, Reduced, SharedEncodes
 from arr_coc.peers.names import STOCK
 from arr_coc.peers.views import ReducedViews, ViewsMethod
 from arr_coc.qwen.batch import first_token
-from arr_coc.qwen.inputs import Ask, Views
+from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.inputs import Ask, Picture, Views
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.preparing import Given
 
@@ -22,6 +23,45 @@ def read_first(host: ARRCOCQwen, reduced: Reduced | ReducedViews) -> None:
     """Read up to the first word, unless that is known: what was read in rounds is not read again."""
     if not (isinstance(reduced, Reduced) and reduced.is_read):
         first_token(host, reduced.prompt, reduced)
+
+
+class OneEncode(SharedEncodes):
+    """The whole encode of one picture, for every method that is timed on one as large.
+
+    Encoding takes as long whatever a picture shows: it is done once, and its seconds count for each.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tokens: TokenSet | None = None
+        self._seconds = 0.0
+        self.saved = 0.0  # seconds that the present method would have taken for it
+
+    def again(self) -> "OneEncode":
+        """The same for another method."""
+        self.saved = 0.0
+        return self
+
+    def whole(self, host: ARRCOCQwen, picture: Picture) -> TokenSet:
+        """Every visual token of the picture that was encoded first.
+
+        Raises:
+            ValueError: for a picture of another size.
+        """
+        _ = picture.patches  # every method prepares its own
+        if self._tokens is None:
+            host.synchronize()
+            start = time.perf_counter()
+            self._tokens = host.encode(picture, None)
+            host.synchronize()
+            self._seconds = time.perf_counter() - start
+        elif len(self._tokens) != picture.tokens:
+            raise ValueError(
+                f"a picture of {picture.tokens} visual tokens, and what is encoded has {len(self._tokens)}"
+            )
+        else:
+            self.saved = self._seconds
+        return self._tokens
 
 
 @dataclass(frozen=True)
@@ -49,6 +89,7 @@ def timed(
     text: str,
     question: str,
     budget: Callable[[int], int],
+    encodes: "OneEncode | None" = None,
 ) -> Timed:
     """Prepare, reduce and read, as `ARRCOCQwen.stream` would pay for it.
 
@@ -59,7 +100,10 @@ def timed(
         text: what the model is asked.
         question: what the method is told of it.
         budget: visual tokens of an image -> those that the method may spend.
+        encodes: of a method for images, the whole encode of as large a picture; its seconds count as if
+            the method had made it.
     """
+    shared = () if encodes is None else (encodes.again(),)
     host.synchronize()
     start = time.perf_counter()
     with torch.inference_mode():
@@ -69,7 +113,7 @@ def timed(
             _ = [picture.patches for picture in ask.pictures]
         host.synchronize()
         prepared = time.perf_counter()
-        reduced = method(host, ask, question, budget(ask.tokens))
+        reduced = method(host, ask, question, budget(ask.tokens), *shared)
         host.synchronize()
         chosen = time.perf_counter()
         read_first(host, reduced)
@@ -77,4 +121,7 @@ def timed(
     end = time.perf_counter()
     stages = {"preprocess": prepared - start, "prefill": 0.0} | reduced.seconds
     stages["prefill"] += end - chosen
-    return Timed(ask, reduced, end - start, stages)
+    saved = encodes.saved if encodes else 0.0
+    if saved:
+        stages["encode"] += saved
+    return Timed(ask, reduced, end - start + saved, stages)
