@@ -221,10 +221,11 @@ class Realizer:
         return knowing.participatory(glance.attention, grid), "glance"
 
     def _scalars(self) -> Scalars:
-        if self.components is None:
+        if self.components is None or self.components.combiner is None:
             return FIXED
         with torch.inference_mode():
-            return Scalars(*(float(value) for value in self.components.scalars()))
+            *numbers, least = self.components.combiner()
+        return Scalars(*torch.stack(numbers).tolist(), least)  # a GPU is waited for once
 
     def _tensions(
         self, question: str, maps: Sequence[tuple[Tensor, Tensor, Tensor | None]]
@@ -239,7 +240,7 @@ class Realizer:
         with torch.inference_mode():
             embedding = self.host.embed(question).to(statistics.device)
             values = self.components.policy(embedding, statistics)[0]
-        return Tensions(*(float(v) for v in values)), "learned"
+        return Tensions(*values.tolist()), "learned"  # a GPU is waited for once
 
 
 def decide(

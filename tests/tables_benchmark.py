@@ -1,0 +1,69 @@
+"""The table of docs/evaluation.md of times at the 2B shapes, and what of them is ARR-COC's own work."""
+
+import json
+from pathlib import Path
+
+from arr_coc.config import SHARE
+from arr_coc.peers.names import STOCK
+
+BENCHMARK = Path(__file__).parent.parent / "results" / "benchmark-2b-cpu.json"
+LOOKS = {
+    STOCK: "full look (stock)",
+    "before + separate glance": "focused, halo and coarse cells as context",
+    "glance as context": "focused, the glance as context",
+    "after": "decided the same way, cut after the encoder",
+    "downsample": "the picture shrunk",
+    "pixelprune": "PixelPrune",
+    "fastv": "FastV",
+}
+STAGES = ("encode_s", "prefill_s", "overhead_s", "time_to_first_token_s")
+TOKENS = 1024  # of the picture at which overheads are told
+
+
+def benchmark_block() -> str:
+    """Time to first token of every look at every size, with the machine under it."""
+    report = json.loads(BENCHMARK.read_text())
+    machine, shipped = report["machine"], report["shipped"]
+    rows = [
+        "| picture | look | tokens | encode | prefill | everything else | to first token "
+        "| sooner than stock |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    order = list(LOOKS)
+    entries = [e for e in report["summary"] if e["case"] in LOOKS]
+    for e in sorted(
+        entries, key=lambda e: (e["image_tokens"], order.index(e["case"]), e["budget"])
+    ):
+        name = LOOKS[e["case"]]
+        cells = [f"{e['image_tokens']:,}", f"**{name}**" if e["case"] == shipped else name]
+        cells += [f"{e['visual_tokens']['median']:.0f}"]
+        cells += [f"{e[stage]['median']:.2f} s" for stage in STAGES]
+        s = e["speedup"]
+        sooner = f"{s['median']:.1f}x ({s['min']:.1f}-{s['max']:.1f})"
+        cells.append("" if e["case"] == STOCK else sooner)
+        rows.append(f"| {' | '.join(cells)} |")
+    text = (
+        f"Qwen3-VL-2B shapes, random weights, {report['what'].split(', ')[-1]}, {machine['cores']} cores "
+        f"of an {machine['processor']} server CPU; pictures in their visual tokens. Medians of "
+        f"{min(e['n'] for e in entries)} interleaved repetitions; ratios are taken within a repetition "
+        "(range in brackets). *Everything else* is preprocessing, the three maps, the decision, and the "
+        "glance's own encode and prefill. In bold what the shipped weights take. Made with "
+        f"`{report['command'].strip()}` ([all stages](../results/{BENCHMARK.name}))."
+    )
+    return f"{text}\n\n" + "\n".join(rows) + "\n"
+
+
+def overheads() -> tuple[float, float]:
+    """Of the full look's time, at a fifth of 1024 tokens: glance, maps and preprocessing; the context."""
+    report = json.loads(BENCHMARK.read_text())
+    at = {
+        case: min(
+            (e for e in report["summary"] if (e["case"], e["image_tokens"]) == (case, TOKENS)),
+            key=lambda e: abs(e["budget"] - SHARE * TOKENS),
+        )
+        for case in (STOCK, report["shipped"], "before")
+    }
+    full = at[STOCK]["time_to_first_token_s"]["median"]
+    ours, alone = at[report["shipped"]], at["before"]
+    around = ours["encode_s"]["median"] - alone["encode_s"]["median"]
+    return ours["overhead_s"]["median"] / full, around / full
