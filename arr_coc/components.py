@@ -179,6 +179,14 @@ class Components(nn.Module):
         """The combiner's numbers; the fixed formula's without one."""
         return FIXED if self.combiner is None else self.combiner()
 
+    @torch.inference_mode()
+    def numbers(self) -> Scalars:
+        """As `scalars`, as floats; a GPU is waited for once."""
+        if self.combiner is None:
+            return FIXED
+        *numbers, least = self.combiner()
+        return Scalars(*torch.stack(numbers).tolist(), least)
+
     def adapt(
         self,
         planes: list[Tensor],

@@ -221,11 +221,7 @@ class Realizer:
         return knowing.participatory(glance.attention, grid), "glance"
 
     def _scalars(self) -> Scalars:
-        if self.components is None or self.components.combiner is None:
-            return FIXED
-        with torch.inference_mode():
-            *numbers, least = self.components.combiner()
-        return Scalars(*torch.stack(numbers).tolist(), least)  # a GPU is waited for once
+        return FIXED if self.components is None else self.components.numbers()
 
     def _tensions(
         self, question: str, maps: Sequence[tuple[Tensor, Tensor, Tensor | None]]

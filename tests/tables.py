@@ -115,9 +115,9 @@ def evaluation_block() -> str:
         f"{summary['floor']:.0%} or more in full), on drawn scenes that nothing was trained or tuned on, "
         f"at {BUDGET:.0%} of the visual tokens ({kept} of {native:,}). *Encoder sees*: the share of a "
         "picture of 1024 tokens that goes through the vision encoder, glances included. *First word*: how "
-        "many times sooner than stock it comes, by the stage times measured at the shapes of Qwen3-VL-2B with random "
-        f"weights ([time](docs/evaluation.md#time)). Made with `python -m arr_coc.evaluate` ([the commands "
-        f"and everything]({EVALUATION.relative_to(ROOT)}))."
+        "many times sooner than stock it comes, by the stage times measured at the shapes of Qwen3-VL-2B "
+        f"with random weights ([time](docs/evaluation.md#time)). Made with `python -m arr_coc.evaluate` ([the "
+        f"commands and everything]({EVALUATION.relative_to(ROOT)}))."
     )
     return "\n".join(rows) + f"\n\n{text}\n"
 
