@@ -108,16 +108,18 @@ def evaluation_block() -> str:
             cells += [percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += _clock_cells(times.get(name))
             rows.append(f"| {_bold(name)} | {' | '.join(cells)} |")
+    floor = f": those that the bundled model answers to {summary['floor']:.0%} or more in full"
+    answered = floor * (summary["floor"] > 0)
     text = (
         f"In percent, with 95 % bootstrap intervals, paired where two methods are compared. "
         f"{sum(kind['n'] for kind in counted):,} questions of {len(counted)} kinds "
-        f"({', '.join(kind['kind'] for kind in counted)}: those that the bundled model answers to "
-        f"{summary['floor']:.0%} or more in full), on drawn scenes that nothing was trained or tuned on, "
+        f"({', '.join(kind['kind'] for kind in counted)}{answered}), on drawn scenes that nothing was "
+        "trained or tuned on, "
         f"at {BUDGET:.0%} of the visual tokens ({kept} of {native:,}). *Encoder sees*: the share of a "
         "picture of 1024 tokens that goes through the vision encoder, glances included. *First word*: how "
         "many times sooner than stock it comes, by the stage times measured at the shapes of Qwen3-VL-2B "
-        f"with random weights ([time](docs/evaluation.md#time)). Made with `python -m arr_coc.evaluate` ([the "
-        f"commands and everything]({EVALUATION.relative_to(ROOT)}))."
+        f"with random weights ([time](docs/evaluation.md#time)). Made with `python -m arr_coc.evaluate` "
+        f"([the commands and everything]({EVALUATION.relative_to(ROOT)}))."
     )
     return "\n".join(rows) + f"\n\n{text}\n"
 
