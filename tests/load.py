@@ -3,10 +3,11 @@
     python -m tests.load --out results/load.json
 
 Three parts. Crowd: 32 clients, each with its own picture, question and budget, ask again and again while
-two browsers press Compare; every answer is checked to be the asker's own, every refusal to say that
-the queue is full, every wait is timed. Leaving: a full queue is left by everybody, and the next
-client must not wait for the ones that are gone. Memory: the server's resident set before, after 100
-and after 500 comparisons. No judgement of the model's answers: see `arr_coc.evaluate`.
+two browsers press Compare; every fourth of them plays "You first" with places of its own. Every answer is
+checked to be the asker's own, every refusal to say that the queue is full, every wait is timed. Leaving: a
+full queue is left by everybody, and the next client must not wait for the ones that are gone. Memory: the
+server's resident set before, after 100 and after 500 comparisons. No judgement of the model's
+answers: see `arr_coc.evaluate`.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from tests.hostile_pictures import encoded
 LONGEST_WAIT_S = 60
 CELL = 32  # pixels of a visual token's side
 ROUNDS = 3  # questions of each client of the crowd
+PLAYING = 4  # of so many clients one plays "You first"
 SMALLEST = 10  # tokens on a side of the first client's picture
 RETRY_S = 2.0
 
@@ -56,13 +58,23 @@ class Asker:
         files = {"files": ("a.png", encoded(image, "PNG"))}
         self.path = self.http.post("gradio_api/upload", files=files).json()[0]
 
+    endpoint = "compare"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The uploaded picture as a request names it."""
+        return {"path": self.path, "meta": {"_type": "gradio.FileData"}}
+
     def join(self, token: str, new_tokens: int = 4) -> httpx.Response:
         """Take a place in the queue."""
-        record = {"path": self.path, "meta": {"_type": "gradio.FileData"}}
-        arguments = hostile.good(
-            record, self.question(token), budget=self.budget, max_new_tokens=new_tokens
+        arguments = self.arguments(token, new_tokens)
+        return self.http.post(f"gradio_api/call/{self.endpoint}", json={"data": arguments})
+
+    def arguments(self, token: str, new_tokens: int) -> list[Any]:
+        """Of the endpoint."""
+        return hostile.good(
+            self.record, self.question(token), budget=self.budget, max_new_tokens=new_tokens
         )
-        return self.http.post("gradio_api/call/compare", json={"data": arguments})
 
     @property
     def budget(self) -> int:
@@ -75,7 +87,7 @@ class Asker:
 
     def path_of(self, reply: httpx.Response) -> str:
         """Where the stream of an accepted request is read."""
-        return f"gradio_api/call/compare/{reply.json()['event_id']}"
+        return f"gradio_api/call/{self.endpoint}/{reply.json()['event_id']}"
 
     def answer(self, reply: httpx.Response) -> str:
         """The stream of an accepted request, to its end."""
@@ -87,13 +99,43 @@ class Asker:
         if outcome != "answered":
             return f"{outcome}: {sentence}"
         result = json.loads(text.rpartition("data: ")[2].strip().splitlines()[0])[0]
-        given = (result["question"], result["where"]["grid"], result["tokens_kept"])
-        expected = (self.question(token), [self.rows, self.columns], self.budget)
+        given, expected = self.told(result), self.expected(token)
         return "" if given == expected else f"{given} in place of {expected}"
+
+    def told(self, result: dict[str, Any]) -> tuple[Any, ...]:
+        """What an answer says of whose it is."""
+        return result["question"], result["where"]["grid"], result["tokens_kept"]
+
+    def expected(self, token: str) -> tuple[Any, ...]:
+        """What it says of this client's."""
+        return self.question(token), [self.rows, self.columns], self.budget
+
+
+class Player(Asker):
+    """A client that spends tokens of its own choice: four places that nobody else chooses."""
+
+    endpoint = "you_first"
+
+    @property
+    def places(self) -> list[list[int]]:
+        """Row and column of each."""
+        return [[self.number % self.rows, n] for n in range(4)]
+
+    def arguments(self, token: str, new_tokens: int) -> list[Any]:
+        """Of the endpoint, which has no longest answer."""
+        return [self.record, self.question(token), self.places]
+
+    def told(self, result: dict[str, Any]) -> tuple[Any, ...]:
+        """The grid, and the places that were given."""
+        return result["grid"], result["given"]["places"]
+
+    def expected(self, token: str) -> tuple[Any, ...]:
+        """This client's."""
+        return [self.rows, self.columns], self.places
 
 
 def _ask_often(url: str, number: int, seen: Seen) -> None:
-    asker = Asker(url, number)
+    asker = (Asker if number % PLAYING else Player)(url, number)
     for round_number in range(ROUNDS):
         token = f"round {round_number}"
         while True:
@@ -166,6 +208,7 @@ def crowd(url: str, clients: int, browsers: int) -> dict[str, Any]:
         thread.join()
     return {
         "clients": clients,
+        "players": len(range(0, clients, PLAYING)),
         "rounds": ROUNDS,
         "seconds": round(time.monotonic() - begun, 1),
         "answered_as_their_own": len(seen.waits) - len(seen.wrong),

@@ -405,6 +405,16 @@ def test_scores_can_be_of_the_large_world_by_any_hand(bundled_run, monkeypatch):
     assert all(row["n"] == 3 and 0 <= row["right"] <= 3 for row in found["kinds"].values())
 
 
+def test_scores_can_be_of_clips(bundled_run, monkeypatch):
+    monkeypatch.setattr(pretrain_scores, "CLIP_KINDS", ("told", "colour"))
+    accelerator = pretrain.start_accelerator(device="cpu", float32=True)
+    found = pretrain_scores.evaluate_clips(
+        bundled_run, accelerator, first_seed=DEV_SEED, n=3, groups=4, batch=2
+    )
+    assert found["groups"] == 4 and set(found["kinds"]) == {"told", "colour"}
+    assert all(row["n"] == 3 and 0 <= row["right"] <= 3 for row in found["kinds"].values())
+
+
 def test_the_card_tells_of_the_large_world():
     scores = json.loads((BASE / "scores.json").read_text())
     facts = {"commands": [], "seconds": {}, "pictures": {}}
@@ -412,6 +422,9 @@ def test_the_card_tells_of_the_large_world():
     large_scores = {"size": [1024, 1024], "first_seed": 0, "kinds": {"relation": row}}
     text = card(1, facts, scores | {"large": large_scores}, max_tokens=1024)
     assert "| relation | 10 | 0.50 [0.24, 0.76] |" in text and "by any hand" in text
+    clips = {"size": [256, 256], "groups": 8, "first_seed": 0, "kinds": {"often": row}}
+    text = card(1, facts, scores | {"clips": clips}, max_tokens=1024)
+    assert "drawn clips of 8 moments" in text and "| often | 10 | 0.50 [0.24, 0.76] |" in text
     usual = card(1, facts, scores)
     assert "relation" not in usual and "16 to 256 visual tokens" in usual
 

@@ -1,5 +1,6 @@
 """Several: a clip or several pictures over service and API: what comes back, and what is refused."""
 
+import json
 import pickle
 
 import pytest
@@ -44,7 +45,14 @@ def test_a_clip_gives_both_answers_and_one_budget_over_its_moments(bundled, clip
     assert [one["tokens"] for one in moments] == decided.counts
     rows, columns = moments[0]["grid"]
     assert [len(row) for row in moments[0]["relevance"]] == [columns] * rows
-    assert "not trained on clips" in result["notice"]
+    assert result["notice"] == several.UNTRAINED * (not several.was_scored_on_clips())
+
+
+def test_a_base_that_was_scored_on_clips_needs_no_notice(tmp_path):
+    for scores, known in (({"native": {}}, False), ({"native": {}, "clips": {}}, True)):
+        path = tmp_path / f"{known}.json"
+        path.write_text(json.dumps(scores))
+        assert several.was_scored_on_clips(path) == known
 
 
 def test_the_third_look_is_the_stock_model_at_as_many_tokens_in_fewer_moments(bundled, clip):

@@ -28,11 +28,18 @@ from accelerate import Accelerator
 
 from arr_coc import provenance
 from arr_coc.commands import run_command
-from arr_coc.pretrain.card import CLOCK, EASY_VQA, LARGE
+from arr_coc.pretrain.card import CLIPS, CLOCK, EASY_VQA, LARGE
 from arr_coc.pretrain.loop import train
 from arr_coc.pretrain.quicker import compile_text
 from arr_coc.pretrain.run import Run, begin, publish
-from arr_coc.pretrain.scores import LARGE_SIZE, SIZES, clock, evaluate, evaluate_easy_vqa
+from arr_coc.pretrain.scores import (
+    LARGE_SIZE,
+    SIZES,
+    clock,
+    evaluate,
+    evaluate_clips,
+    evaluate_easy_vqa,
+)
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.views import STAGE_VIEWS
 from arr_coc.scenes import large, scene
@@ -157,6 +164,9 @@ def score(run: Run, accelerator: Accelerator, settings: Settings) -> dict:
             run, accelerator, first_seed=settings.eval_seed, n=settings.eval_n,
             size=LARGE_SIZE, canvas=LARGE_SIZE, world="large", hand=ANY,
         )  # fmt: skip
+        scores[CLIPS] = evaluate_clips(
+            run, accelerator, first_seed=settings.eval_seed, n=settings.eval_n
+        )
     scores[EASY_VQA] = evaluate_easy_vqa(run, accelerator)
     publish(run, folder=settings.out, trained_on=settings.trained_on)
     is_large = settings.world == "large"

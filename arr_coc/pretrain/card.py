@@ -6,7 +6,7 @@ from arr_coc.pretrain.model import MAX_TOKENS
 from arr_coc.scenes import questions, scene
 
 # Entries among the scores, beside one per picture size.
-EASY_VQA, CLOCK, LARGE = "easy_vqa", "clock", "large"
+EASY_VQA, CLOCK, LARGE, CLIPS = "easy_vqa", "clock", "large", "clips"
 WEAK = 0.75  # share of right answers below which the card names a kind of question
 
 _HEAD = """\
@@ -104,6 +104,7 @@ def _scores(scores: dict) -> str:
         "",
         *_reading(scores),
         *(_large_world(scores[LARGE]) if LARGE in scores else ()),
+        *(_clips(scores[CLIPS]) if CLIPS in scores else ()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -142,16 +143,26 @@ def score_table(scores: dict) -> str:
 def _large_world(scores: dict) -> list[str]:
     """The same of the large world, by any hand of those for training."""
     width, height = scores["size"]
+    return _kinds(scores, f"In the large world, drawn by any hand and shown at {width} x {height}:")
+
+
+def _clips(scores: dict) -> list[str]:
+    """The same of clips."""
+    width, height = scores["size"]
+    frames = f"frames of {width} x {height}"
+    return _kinds(scores, f"About drawn clips of {scores['groups']} moments, {frames}:")
+
+
+def _kinds(scores: dict, about: str) -> list[str]:
     rows = [
         f"| {kind} | {row['n']} | {_share(row['right'], row['n'], row['interval'])} |"
         for kind, row in scores["kinds"].items()
     ]
-    about = f"In the large world, drawn by any hand and shown at {width} x {height}:"
     return ["", about, "", "| kind | n | right |", "|---|---|---|", *rows]
 
 
 def _by_size(scores: dict) -> list[dict]:
-    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK, LARGE)]
+    return [row for name, row in scores.items() if name not in (EASY_VQA, CLOCK, LARGE, CLIPS)]
 
 
 def clock_line(scores: dict) -> str:

@@ -5,17 +5,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 
 from arr_coc.evaluate.stats import wilson
-from arr_coc.pretrain.data import collate
+from arr_coc.pretrain.data import Batch, clips_batch, collate
 from arr_coc.pretrain.easy_pictures import easy_vqa_pictures, easy_vqa_split
 from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.run import Run
 from arr_coc.pretrain.stages import answer_logits, encode_pictures, questions_right
+from arr_coc.pretrain.views import View
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.hands import HOME
+from arr_coc.scenes.moments import CLIP_KINDS
+from arr_coc.scenes.moving import make_clip
 from arr_coc.scenes.questions import Question
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS, make_scene
 
@@ -27,6 +31,7 @@ SIZES = {
     "glance": (4 * CELL, 4 * CELL),
 }
 EASY_VQA_SIZE = SIZES["glance"]
+CLIP_SIZE, CLIP_GROUPS = (256, 256), 8
 LARGE_SIZE = (1024, 1024)  # at which scenes of the large world are drawn and shown
 
 
@@ -64,6 +69,37 @@ def evaluate(
 
 
 @torch.no_grad()
+def evaluate_clips(
+    run: Run,
+    accelerator: Accelerator,
+    *,
+    first_seed: int,
+    n: int,
+    groups: int = CLIP_GROUPS,
+    size: tuple[int, int] = CLIP_SIZE,
+    batch: int = 8,
+) -> dict:
+    """Exact match per kind on `n` questions about drawn clips of `groups` moments, frames of `size`."""
+    run.model.eval()
+    rows = {}
+    view = View(1.0, size, size, "clips", blocks=groups)
+    for kind in CLIP_KINDS:
+        right: list[bool] = []
+        seed = first_seed
+        while len(right) < n:
+            drawn = [
+                make_clip(seed + i, groups=groups, size=size, kinds=[kind]) for i in range(batch)
+            ]
+            seed += batch
+            if asked := [clip for clip in drawn if clip.questions]:
+                shown = clips_batch(np.random.default_rng(seed), asked, view)
+                with accelerator.autocast():
+                    right += right_of(run, shown)
+        rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
+    return {"size": list(size), "groups": groups, "first_seed": first_seed, "kinds": rows}
+
+
+@torch.no_grad()
 def evaluate_easy_vqa(
     run: Run,
     accelerator: Accelerator,
@@ -93,8 +129,17 @@ def answered_exactly(
     answer; where one is not, it departs there. So this agrees with `scoring.score_exact` of a greedy
     answer, save for one that is right in another spelling, which counts as wrong here.
     """
-    packed = run.packer.pack(questions, images.shape[1] // CELL, images.shape[2] // CELL)
-    logits = answer_logits(run, packed.to(run.device), encode_pictures(run, images))
+    return right_of(run, Batch(images, {}, questions))
+
+
+def right_of(run: Run, batch: Batch) -> list[bool]:
+    """As `answered_exactly`, of a batch, which may be one of clips."""
+    packed = run.packer.pack(
+        batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
+    )
+    modality = "image" if batch.seconds is None else "video"
+    planes = encode_pictures(run, batch.images)
+    logits = answer_logits(run, packed.to(run.device), planes, modality)
     tokens_right = logits.argmax(-1).cpu() == packed.labels
     return questions_right(tokens_right, packed.question_of).tolist()
 

@@ -6,8 +6,11 @@
 `collected` puts them together. A failed look has its sentence in `error`, and the other still arrives.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from PIL import Image
@@ -23,6 +26,8 @@ if TYPE_CHECKING:  # it loads torch
 
 
 READABLE = clips.READABLE
+CLIPS = "clips"  # among the scores of a base
+SCORES = Path(__file__).parent.parent / "bundled" / "base" / "scores.json"
 ONE_PICTURE = "The answers come from a server, which takes one picture and no clip."
 
 
@@ -252,6 +257,12 @@ def describe_moments(moments: "Moments") -> Decided:
     )
 
 
+@cache
+def was_scored_on_clips(scores: Path = SCORES) -> bool:
+    """Whether the bundled base was trained, and so scored, on clips too."""
+    return CLIPS in json.loads(scores.read_text(encoding="utf-8"))
+
+
 def collected(records: Iterable[tuple[str, Any]]) -> SeveralResult:
     """All records of one request as one result."""
     seen: dict[str, Any] = dict(records)
@@ -263,5 +274,5 @@ def result_of(result: ComparisonResult, decided: Decided | None) -> SeveralResul
     if result["focused"]["error"]:
         decided = None
     besides = {name: value for name, value in result.items() if name not in ("shrunk", "where")}
-    notice = UNTRAINED * result["bundled"]
+    notice = UNTRAINED * (result["bundled"] and not was_scored_on_clips())
     return SeveralResult(**besides, fewer=result["shrunk"], decided=decided, notice=notice)
