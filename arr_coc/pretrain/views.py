@@ -188,19 +188,19 @@ OF_FEWER_THINGS = (
 
 
 # Large scenes as a glance sees them: what it must find is smaller than its tokens, the rest of the scene
-# says where it is.
+# says where it is. With a thirtieth of the batches a glance did not tell things apart by their names.
 AS_GLANCED = tuple(
     replace(
         _large(share, canvas, size), pictures=6, lessons=0, most_questions=MOST_GLANCED_QUESTIONS
     )
     for share, canvas, size in (
-        (0.05, LARGE, SMALL),
-        (0.03, LARGE, (224, 224)),
-        (0.02, LARGE, (320, 320)),
-        (0.01, BROAD, (320, 192)),
-        (0.01, HIGH, (192, 320)),
-        (0.02, MIDDLE, (192, 192)),
-        (0.02, FULL, (192, 192)),
+        (0.10, LARGE, SMALL),
+        (0.14, LARGE, (224, 224)),
+        (0.06, LARGE, (320, 320)),
+        (0.03, BROAD, (320, 192)),
+        (0.02, HIGH, (192, 320)),
+        (0.05, MIDDLE, (192, 192)),
+        (0.04, FULL, (192, 192)),
     )
 )
 

@@ -188,7 +188,8 @@ def report_of(tested: Sequence[Lesson], paces: dict[str, Pace]) -> dict[str, Any
 def parser() -> argparse.ArgumentParser:
     """The flags."""
     p = argparse.ArgumentParser(
-        description="Train the numbers that clips need besides a picture's."
+        prog=f"python -m {MODULE}",
+        description="Train the numbers that clips need besides a picture's.",
     )
     p.add_argument("--base", default=None, help="folder or Hub id (default: the bundled base)")
     p.add_argument("--weights", default=None, help="ARR-COC weights that get the numbers")
