@@ -35,7 +35,8 @@ def _load_rows(load: dict) -> list[tuple[str, str]]:
     resident = memory["resident_mb_after"]
     return [
         (
-            f"{crowd['clients']} API clients, {crowd['rounds']} questions each, and "
+            f"{crowd['clients']} API clients, {crowd['rounds']} questions each ({crowd['players']} of them "
+            f'play "You first"), and '
             f'{len(crowd["browsers"])} browsers at once: each its own answer, or "queue is full"',
             f"{crowd['answered_as_their_own']} of {questions} answered as their own; told "
             f"{sum(crowd['told_that_the_queue_is_full'].values())} times that the queue is full; "
