@@ -274,11 +274,11 @@ DRILLS = tuple(
         only_read=only_read,
     )
     for share, side, most, only_read in (
-        (0.65, 288, LESSONS_OF_DRILLS, False),
-        (0.40, 384, LESSONS_OF_DRILLS, False),
-        (0.34, 480, LESSONS_OF_DRILLS, False),
-        (0.28, 672, LESSONS_OF_DRILLS, False),
-        (0.23, 960, MOST_LARGE_QUESTIONS, True),
+        (0.72, 288, LESSONS_OF_DRILLS, False),
+        (0.44, 384, LESSONS_OF_DRILLS, False),
+        (0.38, 480, LESSONS_OF_DRILLS, False),
+        (0.31, 672, LESSONS_OF_DRILLS, False),
+        (0.25, 960, MOST_LARGE_QUESTIONS, True),
     )
 )
 # What was learned stays: the small world by the usual hand, and now by all hands. With a sixteenth of the
