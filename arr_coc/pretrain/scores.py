@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 
 from arr_coc.evaluate.stats import wilson
-from arr_coc.pretrain.data import Batch, clips_batch, collate
+from arr_coc.pretrain.data import Batch, clips_batch, collate, draw_clips
 from arr_coc.pretrain.easy_pictures import easy_vqa_pictures, easy_vqa_split
 from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.run import Run
@@ -19,7 +19,6 @@ from arr_coc.pretrain.views import View
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.hands import HOME
 from arr_coc.scenes.moments import CLIP_KINDS
-from arr_coc.scenes.moving import make_clip
 from arr_coc.scenes.questions import Question
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS, make_scene
 
@@ -49,23 +48,28 @@ def evaluate(
     batch: int = 8,
 ) -> dict:
     """Exact match per kind on `n` questions, scenes drawn on `canvas` and shown at `size`."""
+
+    def answered(kind: str, seeds: range) -> list[bool]:
+        drawn = [make_scene(s, size=canvas, kinds=[kind], world=world, hand=hand) for s in seeds]
+        asked = [scene for scene in drawn if scene.questions]
+        return right_of(run, collate(asked, size)) if asked else []
+
     run.model.eval()
-    rows = {}
-    for kind in KINDS_OF[world]:
-        right: list[bool] = []
-        seed = first_seed
-        while len(right) < n:
-            drawn = [
-                make_scene(seed + i, size=canvas, kinds=[kind], world=world, hand=hand)
-                for i in range(batch)
-            ]
-            seed += batch
-            if with_questions := [scene for scene in drawn if scene.questions]:
-                shown = collate(with_questions, size)
-                with accelerator.autocast():
-                    right += answered_exactly(run, shown.images, shown.questions)
-        rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
-    return {"size": list(size), "first_seed": first_seed, "kinds": rows}
+    with accelerator.autocast():
+        kinds = {kind: _scored(answered, kind, first_seed, n, batch) for kind in KINDS_OF[world]}
+    return {"size": list(size), "first_seed": first_seed, "kinds": kinds}
+
+
+def _scored(
+    answered: Callable[[str, range], list[bool]], kind: str, first_seed: int, n: int, batch: int
+) -> dict:
+    """How many of the first `n` answers are right, `batch` seeds after another being asked."""
+    right: list[bool] = []
+    seed = first_seed
+    while len(right) < n:
+        right += answered(kind, range(seed, seed + batch))
+        seed += batch
+    return {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
 
 
 @torch.no_grad()
@@ -80,23 +84,17 @@ def evaluate_clips(
     batch: int = 8,
 ) -> dict:
     """Exact match per kind on `n` questions about drawn clips of `groups` moments, frames of `size`."""
+
+    def answered(kind: str, seeds: range) -> list[bool]:
+        view = View(1.0, size, size, "clips", kinds=(kind,), blocks=groups)
+        asked = [clip for clip in draw_clips(seeds, view) if clip.questions]
+        rng = np.random.default_rng(seeds.stop)
+        return right_of(run, clips_batch(rng, asked, view)) if asked else []
+
     run.model.eval()
-    rows = {}
-    view = View(1.0, size, size, "clips", blocks=groups)
-    for kind in CLIP_KINDS:
-        right: list[bool] = []
-        seed = first_seed
-        while len(right) < n:
-            drawn = [
-                make_clip(seed + i, groups=groups, size=size, kinds=[kind]) for i in range(batch)
-            ]
-            seed += batch
-            if asked := [clip for clip in drawn if clip.questions]:
-                shown = clips_batch(np.random.default_rng(seed), asked, view)
-                with accelerator.autocast():
-                    right += right_of(run, shown)
-        rows[kind] = {"n": n, "right": sum(right[:n]), "interval": wilson(sum(right[:n]), n)}
-    return {"size": list(size), "groups": groups, "first_seed": first_seed, "kinds": rows}
+    with accelerator.autocast():
+        kinds = {kind: _scored(answered, kind, first_seed, n, batch) for kind in CLIP_KINDS}
+    return {"size": list(size), "groups": groups, "first_seed": first_seed, "kinds": kinds}
 
 
 @torch.no_grad()
