@@ -6,7 +6,7 @@ tokens as the encoder gives them. Tensors only; `qwen.weights` reads and writes 
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -18,6 +18,7 @@ from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
 from arr_coc.config import Config, Pace
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
 from arr_coc.lora import EncoderLoRA
+from arr_coc.scanning import FINE, ScanMatch
 
 # Rows of the embedding, spread over the vocabulary, whose signs tell one base from another.
 FINGERPRINT_ROWS = 64
@@ -27,6 +28,7 @@ PARTS = {
     "heads": HeadWeights,
     "states": StateMatch,
     "texture": TextureMatch,
+    "scan": ScanMatch,
     "adapter": QualityAdapter,
     "lora": EncoderLoRA,
 }
@@ -111,12 +113,27 @@ class Components(nn.Module):
             setattr(other, name, value)
         return other
 
+    def see(self, samples: Callable[[int], Tensor]) -> Tensor | None:
+        """What `scan` sees of a picture, whatever is asked; None without that part.
+
+        Args:
+            samples: so many samples on a side of each cell -> `(B, 3, H, W)` of all cells.
+        """
+        return None if self.scan is None else self.scan.see(samples(FINE))
+
+    def see_each(self, samples: Callable[[int], Sequence[Tensor]]) -> list[Tensor] | None:
+        """As `see` of several pictures, of a clip's moments the first frame of each."""
+        if self.scan is None:
+            return None
+        return [self.scan.see(frames[:1]) for frames in samples(FINE)]
+
     def participatory(
         self,
         glance: GlanceReadings | None,
         textures: Tensor,
         embedding: Tensor,
         grid: tuple[int, int],
+        seen: Tensor | None = None,
     ) -> tuple[Tensor | None, str]:
         """What the question couples to.
 
@@ -125,13 +142,18 @@ class Components(nn.Module):
             textures: `(B, 13, h, w)`.
             embedding: `(B, D)` of the question.
             grid: `(h, w)`.
+            seen: `(B, width, h, w)` as `ScanMatch.see`; None without that part.
 
         Returns:
-            `(B, h, w)` in [0, 1] and where it comes from: "glance", "texture", "glance and texture",
-            or None and "none".
+            `(B, h, w)` in [0, 1] and where it comes from, of "glance", "texture" and "scan" those that
+            there are, joined by "and"; or None and "none".
         """
         maps, source = self.participatory_each(
-            None if glance is None else [glance], [textures], embedding, [grid]
+            None if glance is None else [glance],
+            [textures],
+            embedding,
+            [grid],
+            None if seen is None else [seen],
         )
         return (maps[0] if maps else None), source
 
@@ -141,12 +163,13 @@ class Components(nn.Module):
         textures: Sequence[Tensor],
         embedding: Tensor,
         grids: Sequence[tuple[int, int]],
+        seen: Sequence[Tensor] | None = None,
     ) -> tuple[list[Tensor] | None, str]:
         """As `participatory` of several pictures that one glance looked at: 1 at the best of all."""
         parts, sources = [], []
         if glances is not None:
             parts, sources = self._glance_scores(glances, embedding, grids), ["glance"]
-            if not parts and self.texture is None:
+            if not parts and self.texture is None and seen is None:
                 return _even(glances, grids), "glance"
             if self.heads is None:
                 even = _even(glances, grids)
@@ -154,6 +177,9 @@ class Components(nn.Module):
         if self.texture is not None:
             parts.append([self.texture(own, embedding) for own in textures])
             sources.append("texture")
+        if self.scan is not None and seen is not None:
+            parts.append([self.scan(own, embedding) for own in seen])
+            sources.append("scan")
         if not parts:
             return None, "none"
         return knowing.coupled_each([sum(own) for own in zip(*parts)]), " and ".join(sources)
@@ -280,6 +306,7 @@ def for_base(
         ),
         "states": lambda: StateMatch(size),
         "texture": lambda: TextureMatch(size),
+        "scan": lambda: ScanMatch(size),
         "adapter": lambda: QualityAdapter(
             size, 1 + len(vision.deepstack_visual_indexes), **adapter
         ),

@@ -181,7 +181,7 @@ class Realizer:
             textures = texture(pixels, grid)
             propositional = knowing.propositional(pixels, grid)
             perspectival = knowing.perspectival(textures)
-            participatory, coupled = self._participatory(question, glance, textures, grid)
+            participatory, coupled = self._participatory(image, question, glance, textures)
             maps = (propositional, perspectival, participatory)
             own = self._tensions(question, [maps])
             tensions, source = (config.tensions, "imposed") if config.tensions else own
@@ -209,13 +209,15 @@ class Realizer:
         )
 
     def _participatory(
-        self, question: str, glance: Glance | None, textures: Tensor, grid: tuple[int, int]
+        self, image: Any, question: str, glance: Glance | None, textures: Tensor
     ) -> tuple[Tensor | None, str]:
         """The participatory map and where it comes from, as `Components.participatory`."""
+        grid = tuple(textures.shape[-2:])
         if self.components is not None:
             embedding = self.host.embed(question).to(textures.device)
             with torch.inference_mode():
-                return self.components.participatory(glance, textures, embedding, grid)
+                seen = self.components.see(lambda side: self.host.pixels(image, side))
+                return self.components.participatory(glance, textures, embedding, grid, seen)
         if glance is None:
             return None, "none"
         return knowing.participatory(glance.attention, grid), "glance"

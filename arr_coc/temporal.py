@@ -135,7 +135,7 @@ class TemporalRealizer(Realizer):
             frames = self.host.frames(views, SAMPLES if context == "glance" else None)
             times = self.host.seconds(views)
             textures, moved, cuts = seen(frames, grids, times is not None)
-            coupled, source = self._coupled(question, glances, textures, grids)
+            coupled, source = self._coupled(views, question, glances, textures, grids)
             if coupled and times is not None and lean:
                 coupled = motion.upright(coupled, lean)
             maps = [
@@ -184,6 +184,7 @@ class TemporalRealizer(Realizer):
 
     def _coupled(
         self,
+        views: Any,
         question: str,
         glances: list[Glance] | None,
         textures: list[Tensor],
@@ -194,7 +195,8 @@ class TemporalRealizer(Realizer):
             embedding = self.host.embed(question).to(textures[0].device)
             still = [own[:, : len(CHANNELS)] for own in textures]
             with torch.inference_mode():
-                return self.components.participatory_each(glances, still, embedding, grids)
+                seen = self.components.see_each(lambda side: self.host.frames(views, side))
+                return self.components.participatory_each(glances, still, embedding, grids, seen)
         if glances is None:
             return None, "none"
         return knowing.participatory_each([own.attention for own in glances], grids), "glance"

@@ -16,6 +16,7 @@ from torch import Tensor
 from arr_coc.components import Components, context_for
 from arr_coc.config import CONTEXTS, Config, Tensions, glance_tokens
 from arr_coc.qwen.inputs import glance_grid
+from arr_coc.scanning import FINE
 from arr_coc.serving.items import Prepared, small_patches
 from arr_coc.serving.request import Wish
 from arr_coc.texture import SAMPLES
@@ -39,6 +40,7 @@ class Asked:
         samples: `(H * W, 3)` uint8 sRGB, of which the maps are drawn: some samples of each token, or each
             pixel, as `size` says.
         size: H and W of the samples.
+        fine: as `samples`, `scanning.FINE` on a side of each token; empty where nothing scans.
         before, after: token ids of the prompt around the picture.
         words: `(W,)` ids of the question's own words.
         name: `(B,)` uint8, the text under which the decision is noted; empty for not at all.
@@ -53,6 +55,7 @@ class Asked:
     glance: Tensor
     samples: Tensor
     size: tuple[int, int]
+    fine: Tensor
     before: Tensor
     after: Tensor
     words: Tensor
@@ -69,7 +72,26 @@ class Asked:
 
     def pixels(self) -> Tensor:
         """`(1, 3, H, W)` sRGB in [0, 1]."""
-        return self.samples.view(*self.size, 3).permute(2, 0, 1)[None].float() / 255
+        return _pixels(self.samples, self.size)
+
+    def fine_pixels(self) -> Tensor:
+        """`(1, 3, FINE * h, FINE * w)` sRGB in [0, 1]."""
+        return _pixels(self.fine, (self.grid[0] * FINE, self.grid[1] * FINE))
+
+
+def _pixels(rows: Tensor, size: tuple[int, int]) -> Tensor:
+    """`(H * W, 3)` uint8 -> `(1, 3, H, W)` in [0, 1]."""
+    return rows.view(*size, 3).permute(2, 0, 1)[None].float() / 255
+
+
+def _rows(image: Image.Image) -> Tensor:
+    """`(H * W, 3)` uint8."""
+    return torch.from_numpy(np.array(image)).view(-1, 3)
+
+
+def _shrunk(image: Image.Image, grid: tuple[int, int], side: int) -> Image.Image:
+    """Means over `side` x `side` equal parts of each token."""
+    return image.resize((grid[1] * side, grid[0] * side), Image.Resampling.BOX)
 
 
 def around(ids: Sequence[int], number: int, image: int) -> tuple[list[int], list[int]]:
@@ -121,8 +143,9 @@ def make_asked(
     shrunk = small_patches(image, small, picture.geometry, image_processor)
     # As `qwen.inputs.Picture` draws them: every pixel, or means over equal parts of each token.
     drawn = image.convert("RGB").resize((grid[1] * unit, grid[0] * unit), Image.Resampling.BICUBIC)
+    fine = _shrunk(drawn, grid, FINE) if components and components.scan else None
     if context == "glance":
-        drawn = drawn.resize((grid[1] * SAMPLES, grid[0] * SAMPLES), Image.Resampling.BOX)
+        drawn = _shrunk(drawn, grid, SAMPLES)
     before, after = wish.around
     return Asked(
         grid=grid,
@@ -130,7 +153,8 @@ def make_asked(
         patches=picture.patches,
         small=small,
         glance=shrunk.to(picture.patches.dtype),
-        samples=torch.from_numpy(np.array(drawn)).view(-1, 3),
+        samples=_rows(drawn),
+        fine=torch.empty(0, 3, dtype=torch.uint8) if fine is None else _rows(fine),
         size=(drawn.height, drawn.width),
         before=torch.tensor(before),
         after=torch.tensor(after),
@@ -150,7 +174,16 @@ def fields_of(pictures: Sequence[Asked]) -> dict[str, Tensor]:
 
 
 # Fields whose pictures differ in length; where in the numbers that length stands.
-ROWS = {"patches": 0, "glance": 1, "samples": 2, "before": 3, "after": 4, "words": 5, "name": 6}
+ROWS = {
+    "patches": 0,
+    "glance": 1,
+    "samples": 2,
+    "before": 3,
+    "after": 4,
+    "words": 5,
+    "name": 6,
+    "fine": 7,
+}
 
 
 def _numbers(picture: Asked) -> list[int]:

@@ -15,6 +15,7 @@ from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
 from arr_coc.qwen.inputs import Geometry
 from arr_coc.qwen.prompts import Prompt
 from arr_coc.realizing import Glance, Realizer
+from arr_coc.scanning import FINE
 from arr_coc.serving import places
 from arr_coc.serving.asked import Asked
 from arr_coc.serving.embedding import Embedder
@@ -97,8 +98,8 @@ class _Host:
         return image.grid
 
     def pixels(self, image: Asked, side: int | None = None) -> Tensor:
-        """As it was sent: of `side` samples where the context is the glance, else every pixel."""
-        return image.pixels()
+        """As it was sent: fine samples for what scans, else what the maps are drawn of."""
+        return image.fine_pixels() if side == FINE else image.pixels()
 
     def embed(self, question: str) -> Tensor:
         """`(1, D)` mean embedding of the question's own tokens, which were sent as ids."""

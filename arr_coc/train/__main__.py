@@ -32,6 +32,7 @@ from arr_coc.train.chunks import Passes
 from arr_coc.train.data import collate
 from arr_coc.train.learner import Learner
 from arr_coc.train.people import People
+from arr_coc.train.publishing import publish
 from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
@@ -207,12 +208,7 @@ def trainer_for(
         train_dataset=samples,
         eval_dataset=questions.items if settings.keep_best else None,
         data_collator=collate,
-        callbacks=[
-            clock,
-            Watch(learner, settings.work, settings.log_every),
-            Guard(learner),
-            *best,
-        ],
+        callbacks=[Watch(learner, settings.work, settings.log_every), Guard(learner), *best],
         clock=clock,
         held_out_right=right,
     )
@@ -246,18 +242,6 @@ def run_record(
     if settings.keep_best and state.best_metric is not None:
         record["best"] = {"step": state.best_global_step, "accuracy": round(state.best_metric, 4)}
     return record
-
-
-def publish(
-    parts: Components, host: ARRCOCQwen, record: dict[str, Any], *, out: Path, init: Path | None
-) -> None:
-    """Write the weights to `out`, and the record after those of the runs that `init` came from."""
-    weights.save_components(parts, out, base=host.name, **host.identity())
-    earlier = []
-    if init and (init / weights.TRAINING).is_file():
-        earlier = json.loads((init / weights.TRAINING).read_text())["runs"]
-    runs = json.dumps({"runs": [*earlier, record]}, indent=1)
-    (out / weights.TRAINING).write_text(runs + "\n")
 
 
 if __name__ == "__main__":

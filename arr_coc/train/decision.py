@@ -92,9 +92,13 @@ def decide(
 
 def _participatory(parts: Components, group: Group, without_glance: Tensor) -> Tensor:
     """`(B, h, w)` what each question couples to; `(B,)` says which of them go without a glance."""
-    inputs = (group.textures, group.embedding, group.grid)
+    seen = parts.see(lambda _: group.fine)
+    seen = None if seen is None else seen[group.picture_of]
+    inputs = (group.textures, group.embedding, group.grid, seen)
     glanced, _ = parts.participatory(group.glances, *inputs)
-    if parts.texture is None:  # then nothing but the glance tells where a question points
+    if (
+        parts.texture is None and seen is None
+    ):  # then the glance alone tells where a question points
         return glanced
     by_texture, _ = parts.participatory(None, *inputs)
     return torch.where(without_glance[:, None, None].to(glanced.device), by_texture, glanced)

@@ -28,6 +28,7 @@ from arr_coc.qwen.glance import (
 )
 from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.scanning import FINE
 from arr_coc.texture import SAMPLES, texture
 from arr_coc.train.data import Sample, TrainingQuestion, evidence
 
@@ -168,6 +169,7 @@ class Group:
     answers: list[list[int]]  # B, token ids with the end token
     glances: Readings  # B
     textures: Tensor  # (B, channels of texture, h, w)
+    fine: Tensor  # (P, 3, FINE * h, FINE * w) samples
     propositional: Tensor  # (B, h, w)
     embedding: Tensor  # (B, D)
     evidence: Tensor  # (B, N) in [0, 1] from boxes, or else attention
@@ -230,6 +232,7 @@ def gather(
         answers=[answer_ids(host, q.answer) for q in questions],
         glances=glances,
         textures=texture(pixels, grid)[picture_of],
+        fine=torch.cat([p.samples(FINE) for p in pictures]),
         propositional=knowing.propositional(pixels, grid)[picture_of],
         embedding=torch.cat([host.embed(q.question) for q in questions]),
         evidence=wanted,

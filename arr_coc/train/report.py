@@ -85,25 +85,33 @@ def learned_right(host: ARRCOCQwen, parts: Components, held_out: HeldOut) -> lis
     return np.mean(found, 0).tolist() if held_out.items else []
 
 
-def _compared(measured: dict[str, Measured], items: Sequence[Item]) -> dict[str, Any]:
-    """The entry of one share, as `compare` returns it."""
-    pictures: dict[str, int] = {}
-    of_picture = [pictures.setdefault(item.ref.picture, len(pictures)) for item in items]
-    kinds = sorted({item.kind for item in items})
-    of_kind = [kinds.index(item.kind) for item in items]
-    bootstrap = Bootstrap(np.array(of_picture), np.array(of_kind))
+class KindMeans:
+    """Means over the kinds of some questions, with intervals by resampling their pictures."""
 
-    def mean(values: np.ndarray) -> dict[str, Any]:
-        replicates = bootstrap.means(values)
-        overall = estimate(over_kinds(replicates, range(len(kinds)))) if len(kinds) else None
+    def __init__(self, items: Sequence[Item]) -> None:
+        """`items` are the questions, at least one."""
+        pictures: dict[str, int] = {}
+        of_picture = [pictures.setdefault(item.ref.picture, len(pictures)) for item in items]
+        self.kinds = sorted({item.kind for item in items})
+        of_kind = [self.kinds.index(item.kind) for item in items]
+        self.bootstrap = Bootstrap(np.array(of_picture), np.array(of_kind))
+
+    def __call__(self, values: np.ndarray) -> dict[str, Any]:
+        """`(Q,)` values, NaN where there is none -> the mean over kinds, its interval, each kind's mean."""
+        replicates = self.bootstrap.means(values)
+        overall = estimate(over_kinds(replicates, range(len(self.kinds))))
         by_kind = {
             kind: round(float(value), 3)
-            for kind, value in zip(kinds, replicates[0])
+            for kind, value in zip(self.kinds, replicates[0])
             if not np.isnan(value)
         }
         found = overall or {"value": None, "interval": None}
         return {"mean": found["value"], "interval": found["interval"], **by_kind}
 
+
+def _compared(measured: dict[str, Measured], items: Sequence[Item]) -> dict[str, Any]:
+    """The entry of one share, as `compare` returns it."""
+    mean = KindMeans(items)
     entry: dict[str, Any] = {
         name: {
             "n": len(items),

@@ -183,19 +183,33 @@ class Guard(TrainerCallback):
         learner.zero_grad()
 
 
-class PartsTrainer(Trainer):
-    """`Trainer` with a learning rate that may follow the clock, and each loss in its log."""
+class ClockedTrainer(Trainer):
+    """`Trainer` with a learning rate that may follow the clock."""
+
+    def __init__(self, *args: Any, clock: Clock, **kwargs: Any) -> None:
+        super().__init__(*args, callbacks=[clock, *kwargs.pop("callbacks", [])], **kwargs)
+        self.clock = clock
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: Optimizer | None = None
+    ) -> LambdaLR:
+        """As `Trainer`; the factor on the learning rate is the clock's."""
+        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.clock.rate)
+        return self.lr_scheduler
+
+
+class PartsTrainer(ClockedTrainer):
+    """Trains a `Learner`: with each loss in its log, and accuracy on held-out questions."""
 
     def __init__(
         self,
         *args: Any,
-        clock: Clock,
         held_out_right: Callable[[int, int], list[float]] | None = None,
         **kwargs: Any,
     ) -> None:
         """`held_out_right(rank, world)` answers this process's share of the held-out questions."""
         super().__init__(*args, **kwargs)
-        self.clock, self.held_out_right = clock, held_out_right
+        self.held_out_right = held_out_right
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """The accuracy of the parts as they are on the held-out questions, shared by all processes."""
@@ -238,13 +252,6 @@ class PartsTrainer(Trainer):
             rate = GATES_RATE * self.args.learning_rate
             optimizer.add_param_group({"params": gates, "lr": rate, "weight_decay": 0.0})
         return optimizer
-
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: Optimizer | None = None
-    ) -> LambdaLR:
-        """As `Trainer`; the factor on the learning rate is the clock's."""
-        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.clock.rate)
-        return self.lr_scheduler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As `Trainer`, with the mean of each loss since the last log, of this process."""

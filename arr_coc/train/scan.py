@@ -1,0 +1,273 @@
+"""Train `scan` alone: in which cells of drawn scenes the answers stand.
+
+    torchrun --nproc_per_node 2 -m arr_coc.train.scan --world large --hand any --minutes 60 \
+        --device cpu --out runs/scan
+    python -m arr_coc.train --init runs/scan --context glance --out runs/arr-coc
+
+Of the base only the words' embeddings are needed, which stay as they are. Scenes of development seeds then
+say how much of the evidence the highest scores cover. OUT gets the part as ARR-COC weights, to which
+`arr_coc.train --init` adds the others; OUT.work the checkpoints, from which `--resume` goes on. The last
+line on stdout is JSON.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from transformers import TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from arr_coc import provenance
+from arr_coc.commands import run_command
+from arr_coc.components import Components, for_base
+from arr_coc.config import MINIMUM_BUDGET
+from arr_coc.evaluate.questions import Item
+from arr_coc.qwen import weights
+from arr_coc.qwen.inputs import Picture
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.scanning import FINE, ScanMatch
+from arr_coc.scenes.hands import ANY
+from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
+from arr_coc.train.data import Sample, evidence
+from arr_coc.train.drawn import SceneSamples
+from arr_coc.train.publishing import publish
+from arr_coc.train.report import KindMeans
+from arr_coc.train.sources import scene_items
+from arr_coc.train.trainer import Clock, ClockedTrainer, Spent
+
+MODULE = "arr_coc.train.scan"
+FIRST_SEED = 500_000_000  # of the scenes that are learned from
+SHARES = (0.05, 0.1, 0.2)  # of an image's tokens
+TEST_SIZE = (1024, 1024)  # pixels of the scenes that it is measured on
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A picture and where the answers to some questions about it stand.
+
+    Attributes:
+        fine: `(3, FINE * h, FINE * w)` uint8 sRGB.
+        questions: Q of them.
+        evidence: `(Q, h, w)` share of each cell that holds some of the answer, none of them all zero.
+    """
+
+    fine: Tensor
+    questions: tuple[str, ...]
+    evidence: Tensor
+
+
+class Lessons(Dataset):
+    """The pictures of some samples as `Lesson`s; a question whose answer has no place is left out."""
+
+    def __init__(self, samples: SceneSamples, host: ARRCOCQwen) -> None:
+        """`host` says at which size a picture is looked at."""
+        self.samples, self.host = samples, host
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, i: int) -> Lesson:
+        return lesson_of(self.samples[i], self.host)
+
+
+def lesson_of(sample: Sample, host: ARRCOCQwen) -> Lesson:
+    """What a sample teaches about places."""
+    picture = host.picture(sample.image)
+    placed = {}  # a question that is asked twice counts once
+    for question in sample.questions:
+        cells = evidence(question.boxes, sample.image.size, picture.grid)
+        if cells.any():
+            placed[question.question] = cells
+    cells = torch.stack(list(placed.values())) if placed else torch.zeros(0, *picture.grid)
+    return Lesson(samples_of(picture), tuple(placed), cells)
+
+
+def samples_of(picture: Picture) -> Tensor:
+    """`(3, FINE * h, FINE * w)` uint8: what is scanned of a picture, as bytes travel between processes."""
+    return (picture.samples(FINE)[0] * 255).round().to(torch.uint8).cpu()
+
+
+class Scanner(nn.Module):
+    """`forward(lessons)` -> `{"loss"}`: the mean over all questions of how far off the scores are."""
+
+    accepts_loss_kwargs = False  # else the Trainer scales the loss by the number of processes
+
+    def __init__(self, host: ARRCOCQwen, scan: ScanMatch) -> None:
+        super().__init__()
+        self.scan = scan
+        self._base = [host]  # a list: not a submodule
+        self.known: dict[str, Tensor] = {}
+
+    def embedded(self, questions: Sequence[str]) -> Tensor:
+        """`(Q, D)`, each question embedded once a run."""
+        for question in questions:
+            if question not in self.known:
+                with torch.no_grad():
+                    self.known[question] = self._base[0].embed(question)[0]
+        known = torch.stack([self.known[question] for question in questions])
+        return known.to(self.scan.scale.device)
+
+    def scores(self, fine: Tensor, questions: Sequence[str]) -> Tensor:
+        """`(3, H, W)` uint8 samples and Q questions -> `(Q, h, w)` nats."""
+        embedding = self.embedded(questions)
+        seen = self.scan.see(fine[None].to(embedding.device) / 255)
+        return self.scan(seen.expand(len(questions), -1, -1, -1), embedding)
+
+    def forward(self, lessons: list[Lesson]) -> dict[str, Tensor]:
+        """Cross-entropy of the scores, as a distribution over all cells, against the evidence."""
+        losses = [self.scan.scale.new_zeros(1) * sum(p.sum() for p in self.scan.parameters())]
+        for lesson in lessons:
+            if lesson.questions:
+                scores = self.scores(lesson.fine, lesson.questions).flatten(1)
+                wanted = lesson.evidence.flatten(1).to(scores)
+                wanted = wanted / wanted.sum(1, keepdim=True)
+                losses.append(-(wanted * scores.log_softmax(1)).sum(1))
+        values = torch.cat(losses)
+        return {"loss": values.sum() / max(1, len(values) - 1)}
+
+
+def collate(lessons: Sequence[Lesson]) -> dict[str, list[Lesson]]:
+    """A batch as `Scanner` takes it."""
+    return {"lessons": list(lessons)}
+
+
+# --- measuring ---
+
+
+@torch.no_grad()
+def evidence_kept(scanner: Scanner, host: ARRCOCQwen, items: Sequence[Item]) -> dict[str, Any]:
+    """How much of the evidence the cells of the highest scores cover, by share of the tokens.
+
+    Each as `report.KindMeans`; a question whose answer has no place counts nowhere.
+    """
+    kept: dict[float, list[float]] = {share: [] for share in SHARES}
+    for item in items:
+        picture = host.picture(item.image)
+        wanted = evidence(item.boxes, item.image.size, picture.grid).flatten()
+        order = scanner.scores(samples_of(picture), [item.question]).flatten().argsort().cpu()
+        for share, own in kept.items():
+            highest = order[-max(MINIMUM_BUDGET, int(share * len(order))) :]
+            own.append(float(wanted[highest].sum() / wanted.sum()) if wanted.any() else np.nan)
+    mean = KindMeans(items)
+    return {f"{share:g}": mean(np.array(own)) for share, own in kept.items()}
+
+
+# --- the command ---
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags."""
+    p = argparse.ArgumentParser(
+        prog=f"python -m {MODULE}",
+        description="Train what scans pictures, on boxes of drawn scenes alone.",
+    )
+    p.add_argument("--base", default=None, help="folder or Hub id (default: the bundled base)")
+    p.add_argument("--init", type=Path, help="weights whose scan is trained on")
+    p.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")
+    p.add_argument("--hand", default=ANY, help="who draws (default %(default)s)")
+    p.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
+    p.add_argument("--questions", type=int, default=24, help="of a scene (default %(default)s)")
+    p.add_argument("--batch", type=int, default=4, help="scenes of each process and step")
+    p.add_argument("--lr", type=float, default=2e-3, help="default %(default)s")
+    p.add_argument("--steps", type=int, default=40_000, help="at most (default %(default)s)")
+    p.add_argument("--minutes", type=float, help="stop then, the learning rate falling in time")
+    p.add_argument("--threads", type=int, default=1, help="CPU threads of each process")
+    p.add_argument("--workers", type=int, default=1, help="processes that draw, of each process")
+    p.add_argument("--device", choices=("cpu", "cuda"), default=None, help="default: cuda if there")
+    p.add_argument("--bf16", action="store_true", help="convolve in bfloat16")
+    p.add_argument("--save-every", type=int, default=500, help="steps between checkpoints")
+    p.add_argument(
+        "--eval-n", type=int, default=12, help="questions a kind to measure with; 0: none"
+    )
+    p.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    p.add_argument("--out", type=Path, required=True, help="folder for the weights")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train, write OUT from the first process, and say how much of the evidence is covered."""
+    args = parser().parse_args(argv)
+    torch.set_num_threads(args.threads)
+    options = training_arguments(args)
+    # Pictures are prepared by processes that draw, which have no GPU.
+    host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
+    parts = parts_for(host, args.init)
+    scanner = Scanner(host, parts.scan)
+    last = get_last_checkpoint(options.output_dir) if args.resume else None
+    of_step = args.batch * options.world_size
+    scenes = {"world": args.world, "hand": args.hand}
+    samples = SceneSamples(args.first_seed, args.steps * of_step, args.questions, **scenes)
+    clock = Clock(args.steps, args.minutes, Spent.at(last), of_step)
+    trainer = ClockedTrainer(
+        model=scanner,
+        args=options,
+        train_dataset=Lessons(samples, host),
+        data_collator=collate,
+        clock=clock,
+    )
+    trainer.train(resume_from_checkpoint=last)
+    if not trainer.is_world_process_zero():
+        return
+    record = {
+        "command": provenance.command(MODULE, provenance.typed(argv)),
+        "base": host.name,
+        "parts": ["scan"],
+        "processes": options.world_size,
+        "steps": trainer.state.global_step,
+        "samples": clock.spent.samples,
+        "seconds": round(clock.spent.seconds, 1),
+        "first_seed": args.first_seed,
+    }
+    publish(parts, host, record, out=args.out, init=args.init)
+    if args.eval_n:
+        kinds = KINDS_OF[args.world]
+        items = scene_items(args.eval_n, DEV_SEED, kinds, size=TEST_SIZE, **scenes)
+        about = {"first_seed": DEV_SEED, "n_per_kind": args.eval_n, "size": list(TEST_SIZE)}
+        kept = evidence_kept(scanner.eval(), host, items)
+        record["evidence_kept"] = {"questions": about | scenes, **kept}
+        publish(parts, host, record, out=args.out, init=args.init)
+    print(json.dumps({"out": str(args.out), **record}))
+
+
+def training_arguments(args: argparse.Namespace) -> TrainingArguments:
+    """For `Trainer`; these also set up the processes."""
+    return TrainingArguments(
+        output_dir=str(args.out.with_name(args.out.name + ".work")),
+        max_steps=args.steps,
+        per_device_train_batch_size=args.batch,
+        learning_rate=args.lr,
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        logging_steps=50,
+        save_steps=args.save_every,
+        save_total_limit=2,
+        report_to=[],
+        seed=0,
+        bf16=args.bf16,
+        use_cpu=args.device == "cpu",
+        remove_unused_columns=False,
+        dataloader_num_workers=args.workers,
+        train_sampling_strategy="sequential",  # the order is the curriculum
+    )
+
+
+def parts_for(host: ARRCOCQwen, init: Path | None) -> Components:
+    """A new `scan` for a base, or that of weights made for it, alone."""
+    torch.manual_seed(0)
+    if init is None:
+        return for_base(host.model.config, host.attention_layers, ["scan"], glances=True)
+    found = weights.load_components(init, None, base=host.name, **host.identity())
+    if found.scan is None:
+        raise ValueError(f"{init} has {', '.join(found.names)}, expected a scan to train on")
+    return Components({"scan": found.scan.requires_grad_()}, found.context)
+
+
+if __name__ == "__main__":
+    run_command(MODULE, main)
