@@ -1,7 +1,7 @@
 """Scanning: what a small convolutional network sees in every cell, and how well it matches the question.
 
 A glance is too coarse for things of a token or two: where hundreds of pixels are shrunk to one, what a
-thing is called is gone. This network scans every cell at `FINE` x `FINE` samples, for a hundredth of what
+thing is called is gone. This network scans every cell at `FINE` x `FINE` samples, for a small part of what
 the vision encoder takes. What it sees is matched with the question at once and, moved by the question
 (feature-wise linear modulation, 1709.07871), looked over again with its surroundings: what stands "left of
 the sign" is not where the sign is.
@@ -15,10 +15,10 @@ from arr_coc.knowing import bounded
 
 FINE = 16  # samples on a side of each cell
 WIDTHS = (
-    24,
-    48,
-    96,
+    32,
+    64,
     128,
+    192,
 )  # channels after each halving of the sides: from `FINE` samples to one place
 DILATIONS = (1, 2, 4, 8)  # of the convolutions that look over a cell's surroundings
 GROUPS = 4  # of channels that are normalized together

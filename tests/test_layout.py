@@ -34,6 +34,7 @@ IDEA = {
     "adapting",
     "lora",
     "components",
+    "scanning",
 }
 IDEA |= {"config", "motion", "realizing", "temporal"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
@@ -54,7 +55,8 @@ BELOW = {
     "balancing": {"config"},
     "attending": {"config"},
     "allocators": {"attending", "config"},
-    "components": {"config", "adapting", "balancing", "knowing", "lora"},
+    "scanning": {"knowing"},
+    "components": {"config", "adapting", "balancing", "knowing", "lora", "scanning"},
     "motion": {"texture"},
     "realizing": IDEA - {"motion", "temporal"},
     "temporal": IDEA,

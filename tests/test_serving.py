@@ -23,6 +23,7 @@ from PIL import Image
 from arr_coc import environments
 from arr_coc.attending import native_allocation
 from arr_coc.benchmark import serve as load
+from arr_coc.components import Components
 from arr_coc.config import Config, Tensions
 from arr_coc.qwen import encoding
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
@@ -30,6 +31,7 @@ from arr_coc.qwen.context import surrounded
 from arr_coc.qwen.glance import depth_needed, encode_glances, take_glance
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.realizing import Realizer
+from arr_coc.scanning import ScanMatch
 from arr_coc.serving import (
     asked,
     deciding,
@@ -316,6 +318,27 @@ def test_the_same_cells_are_decided_and_the_same_tokens_come_of_them(host, pictu
     features, offsets = places.without_channels(rows, expected.shape[1])
     torch.testing.assert_close(features, expected, atol=1e-3, rtol=1e-3)
     assert torch.equal(offsets[1:].T, realization.allocation.cells[:, 1:])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("given", [{}, {"context": "cells"}])
+def test_what_is_scanned_travels(bundled, picture, given):
+    """With a scan of random weights, loud enough to be heard beside the other parts."""
+    torch.manual_seed(0)
+    trained = bundled.policy(Config())
+    scan = ScanMatch(bundled.model.config.text_config.hidden_size).eval()
+    scan.out.weight.fill_(1.0)
+    parts = {name: getattr(trained, name) for name in trained.names} | {"scan": scan}
+    host = bundled.with_policies({"default": Components(parts, trained.context).eval()})
+    wish, sent = asked_for(host, picture, given)
+    ask = host.prepare(picture, QUESTION)
+    realization = Realizer(host, host.policy(wish.config)).realize(ask, QUESTION, wish.config)
+    assert realization.participatory_source.endswith("scan")
+    run = decider(host)
+    (seen,) = run.embedder.glanced([sent])
+    assert torch.equal(run.decide(sent, seen).cells, realization.allocation.cells)
+    unheard = Realizer(bundled, trained).realize(ask, QUESTION, wish.config)
+    assert not torch.equal(unheard.allocation.cells, realization.allocation.cells)
 
 
 @torch.inference_mode()

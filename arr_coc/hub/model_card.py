@@ -20,6 +20,7 @@ PART_WORDS = {
     "heads": "weighs the attention heads of the glance by the question",
     "states": "matches what the glance holds of each place with what it is about to answer",
     "texture": "matches cheap maps of the picture (edges, colour, saliency) with the question",
+    "scan": "a small convolutional network that looks at every place for what the question asks",
     "adapter": "corrects the kept tokens by what the glance saw there",
     "lora": "low-rank maps on the vision encoder's queries, keys and values, for kept cells alone",
 }

@@ -31,7 +31,10 @@ MAPS = {
         "Where the words lead in a quick, blurry look.",
     ),
 }
-MATCHED = " Trained parts add how well each place's texture matches the question."
+MATCHED = {  # by what `participatory_source` names
+    "texture": " Trained parts add how well each place's texture matches the question.",
+    "scan": " A small network that scans every place finer than the glance adds what it finds.",
+}
 
 
 RELEVANCE = (
@@ -117,7 +120,9 @@ def maps(where: Where | None, size: tuple[int, int], answered: Where | None = No
     parts = ""
     for key, sign in BEFORE.items():
         name, title, words = MAPS[key]
-        title += MATCHED * (key == "participatory" and "texture" in where["participatory_source"])
+        if key == "participatory":
+            source = where["participatory_source"]
+            title += "".join(more for part, more in MATCHED.items() if part in source)
         parts += _part(
             key, sign, name, title, words, size, f"{key.capitalize()}<span> knowing</span>"
         )

@@ -31,6 +31,7 @@ WORDS = {
     "arr-coc-no-heads": "learned, but the glance's heads count alike",
     "arr-coc-no-states": "learned, without matching the glance's hidden states",
     "arr-coc-no-texture": "learned, without matching the texture channels to the question",
+    "arr-coc-no-scan": "learned, without the network that scans every place",
     "arr-coc-no-adapter": "learned, without correcting the kept tokens",
     "arr-coc-no-lora": "learned, without the low-rank maps in the encoder",
     "arr-coc-no-glance": "no glance: nothing knows the question",

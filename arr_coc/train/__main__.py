@@ -32,7 +32,7 @@ from arr_coc.train.chunks import Passes
 from arr_coc.train.data import collate
 from arr_coc.train.learner import Learner
 from arr_coc.train.people import People
-from arr_coc.train.publishing import publish
+from arr_coc.train.publishing import publish, runs_of
 from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_launch()
     options = training_arguments(settings)
     learner = learner_for(settings, options.device)
+    earlier = runs_of(settings.init)
     last = get_last_checkpoint(options.output_dir) if settings.resume else None
     questions = held_out(settings) if settings.eval_n else None
     trainer = trainer_for(learner, options, settings, Spent.at(last), questions)
@@ -65,11 +66,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     host, parts = learner.host, learner.parts
     record = run_record(settings, learner, trainer, spent)
     # Before it is measured: that takes a while, and what was trained should be safe by then.
-    publish(parts, host, record, out=settings.out, init=settings.init)
+    publish(parts, host, record, out=settings.out, earlier=earlier)
     if questions:
         found = compare(host, parts.eval(), questions)
         record["evaluation"] = {"questions": questions.about, **found}
-        publish(parts, host, record, out=settings.out, init=settings.init)
+        publish(parts, host, record, out=settings.out, earlier=earlier)
     print(json.dumps({"out": str(settings.out), **record}))
 
 

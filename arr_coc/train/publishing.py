@@ -1,6 +1,7 @@
 """Publishing: what a run trained, as ARR-COC weights with the record of every run that went into them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,20 @@ from arr_coc.components import Components
 from arr_coc.qwen import weights
 from arr_coc.qwen.model import ARRCOCQwen
 
+Record = dict[str, Any]
+
+
+def runs_of(init: Path | None) -> list[Record]:
+    """The records of the runs that a folder's weights came from."""
+    if init is None or not (init / weights.TRAINING).is_file():
+        return []
+    return json.loads((init / weights.TRAINING).read_text())["runs"]
+
 
 def publish(
-    parts: Components, host: ARRCOCQwen, record: dict[str, Any], *, out: Path, init: Path | None
+    parts: Components, host: ARRCOCQwen, record: Record, *, out: Path, earlier: Sequence[Record]
 ) -> None:
-    """Write the weights to `out`, and the record after those of the runs that `init` came from."""
+    """Write the weights to `out`, and the record after those of `runs_of` what they came from."""
     weights.save_components(parts, out, base=host.name, **host.identity())
-    earlier = []
-    if init and (init / weights.TRAINING).is_file():
-        earlier = json.loads((init / weights.TRAINING).read_text())["runs"]
     runs = json.dumps({"runs": [*earlier, record]}, indent=1)
     (out / weights.TRAINING).write_text(runs + "\n")

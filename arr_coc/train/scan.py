@@ -37,7 +37,7 @@ from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
 from arr_coc.train.data import Sample, evidence
 from arr_coc.train.drawn import SceneSamples
-from arr_coc.train.publishing import publish
+from arr_coc.train.publishing import publish, runs_of
 from arr_coc.train.report import KindMeans
 from arr_coc.train.sources import scene_items
 from arr_coc.train.trainer import Clock, ClockedTrainer, Spent
@@ -198,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = training_arguments(args)
     # Pictures are prepared by processes that draw, which have no GPU.
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
-    parts = parts_for(host, args.init)
+    parts, earlier = parts_for(host, args.init), runs_of(args.init)
     scanner = Scanner(host, parts.scan)
     last = get_last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
@@ -225,14 +225,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         "seconds": round(clock.spent.seconds, 1),
         "first_seed": args.first_seed,
     }
-    publish(parts, host, record, out=args.out, init=args.init)
+    publish(parts, host, record, out=args.out, earlier=earlier)
     if args.eval_n:
         kinds = KINDS_OF[args.world]
         items = scene_items(args.eval_n, DEV_SEED, kinds, size=TEST_SIZE, **scenes)
         about = {"first_seed": DEV_SEED, "n_per_kind": args.eval_n, "size": list(TEST_SIZE)}
         kept = evidence_kept(scanner.eval(), host, items)
         record["evidence_kept"] = {"questions": about | scenes, **kept}
-        publish(parts, host, record, out=args.out, init=args.init)
+        publish(parts, host, record, out=args.out, earlier=earlier)
     print(json.dumps({"out": str(args.out), **record}))
 
 

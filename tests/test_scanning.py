@@ -1,0 +1,207 @@
+"""What scans: it sees the picture alone, learns what a question names and what is beside it; its use."""
+
+import json
+
+import pytest
+import torch
+from PIL import Image
+
+from arr_coc import components
+from arr_coc.clips import clip_of
+from arr_coc.config import Config
+from arr_coc.knowing import SCORE_BOUND
+from arr_coc.qwen.weights import load_components
+from arr_coc.scanning import FINE, ScanMatch
+from arr_coc.scenes.scene import DEV_SEED
+from arr_coc.train import scan as training
+from arr_coc.train.data import Sample, TrainingQuestion
+from arr_coc.train.drawn import SceneSamples
+from arr_coc.train.sources import scene_items
+
+GRID = (3, 4)
+SIZE = 16  # of embeddings
+COLOURS = torch.eye(3)  # of squares
+
+
+def squares(generator):
+    """Samples with one square of each colour in other cells: `(1, 3, H, W)`, and their cells."""
+    cells = torch.randperm(GRID[0] * GRID[1], generator=generator)[:3]
+    samples = torch.full((1, 3, GRID[0] * FINE, GRID[1] * FINE), 0.5)
+    for colour, cell in zip(COLOURS, cells.tolist()):
+        top, left = cell // GRID[1] * FINE, cell % GRID[1] * FINE
+        samples[0, :, top + 4 : top + 12, left + 4 : left + 12] = colour[:, None, None]
+    return samples, cells
+
+
+def taught(wanted, steps=60):
+    """How often a scan is right that was shown in which cell the answer to each question is."""
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    match, questions = ScanMatch(SIZE), torch.randn(3, SIZE, generator=generator)
+    adam = torch.optim.Adam(match.parameters(), 3e-3)
+    right = []
+    for step in range(steps + 20):
+        samples, cells = squares(generator)
+        scores = match(match.see(samples).expand(3, -1, -1, -1), questions).flatten(1)
+        target = wanted(cells)
+        if step < steps:
+            adam.zero_grad()
+            torch.nn.functional.cross_entropy(scores, target).backward()
+            adam.step()
+        else:
+            right.append((scores.argmax(1) == target).float().mean())
+    return float(torch.stack(right).mean())
+
+
+def test_scores_are_bounded_small_at_first_and_of_one_cell_each():
+    match = ScanMatch(SIZE)
+    scores = match(match.see(torch.rand(2, 3, 5 * FINE, 6 * FINE)), torch.randn(2, SIZE))
+    assert scores.shape == (2, 5, 6) and scores.abs().max() <= 2
+    with torch.no_grad():
+        match.out.weight += 100
+    scores = match(match.see(torch.rand(2, 3, 5 * FINE, 6 * FINE)), torch.randn(2, SIZE))
+    assert scores.abs().max() <= SCORE_BOUND
+
+
+def test_it_learns_what_a_question_names():
+    assert taught(lambda cells: cells) > 0.9
+
+
+@pytest.mark.slow
+def test_it_learns_what_stands_beside_what_a_question_names():
+    def left(cells):
+        return torch.where(cells % GRID[1] > 0, cells - 1, cells)
+
+    assert taught(left, 150) > 0.8
+
+
+@pytest.fixture
+def found(bundled, monkeypatch):
+    """The bundled base with a scan that finds one cell, and the samples that it saw."""
+    size, seen = bundled.model.config.text_config.hidden_size, []
+    match = ScanMatch(size).eval()
+
+    def see(samples):
+        seen.append(samples)
+        return samples.new_zeros(1, 64, samples.shape[2] // FINE, samples.shape[3] // FINE)
+
+    def one(own, embedding):
+        scores = own.new_full((len(embedding), *own.shape[-2:]), -SCORE_BOUND)
+        scores[:, 2, 3] = SCORE_BOUND
+        return scores
+
+    monkeypatch.setattr(match, "see", see)
+    monkeypatch.setattr(match, "forward", one)
+    parts = components.Components({"scan": match}).eval()
+    return bundled.with_policies({"default": parts}), seen
+
+
+def test_what_it_finds_is_looked_at(found, picture):
+    host, seen = found
+    realization = host.realize(picture, "what number is on the sign?", Config(share=0.1))
+    assert realization.participatory_source == "glance and scan"
+    h, w = realization.grid
+    assert int(realization.participatory.flatten().argmax()) == 2 * w + 3
+    assert [2, 3] in realization.allocation.cells[:, 1:].tolist()
+    assert [tuple(own.shape) for own in seen] == [(1, 3, h * FINE, w * FINE)]
+    expected = host.picture(picture).samples(FINE)
+    assert torch.equal(seen[0], expected)
+    without = host.realize(picture, "what number is on the sign?", Config(share=0.1, glance="off"))
+    assert without.participatory_source == "scan"
+
+
+def test_every_moment_of_a_clip_is_scanned(found, picture):
+    host, seen = found
+    clip = clip_of([picture] * 6, fps=2)
+    moments = host.realize(clip, "what number is on the sign?", Config(share=0.2))
+    assert len(seen) == len(moments.views) == 3
+    kept = moments.views[0].allocation.cells[:, 1:].tolist()
+    assert [2, 3] in kept
+
+
+def test_a_part_that_is_absent_sees_nothing():
+    own = components.Components({"scan": ScanMatch(SIZE)})
+    assert own.without("scan") is None
+    with_others = components.Components(
+        {"scan": ScanMatch(SIZE), "texture": components.PARTS["texture"](SIZE)}
+    )
+    left = with_others.without("scan")
+
+    def refused(side):
+        raise AssertionError("nothing is to be drawn")
+
+    assert left.see(refused) is None and left.see_each(refused) is None
+    maps, source = left.participatory(None, torch.rand(1, 13, 4, 5), torch.randn(1, SIZE), (4, 5))
+    assert source == "texture" and maps.shape == (1, 4, 5)
+
+
+# --- trained alone ---
+
+
+def asked(text, *boxes):
+    return TrainingQuestion(text, "yes", "exists", boxes, is_located=True)
+
+
+def test_a_lesson_leaves_out_what_has_no_place(bundled):
+    image = Image.new("RGB", (512, 512), "white")
+    questions = asked("a?", (0, 0, 32, 32)), asked("b?"), asked("a?", (0, 0, 32, 32))
+    lesson = training.lesson_of(Sample(0, image, questions), bundled)
+    h, w = bundled.inputs.grid_of(image.size)
+    assert lesson.questions == ("a?",) and lesson.evidence.shape == (1, h, w)
+    assert lesson.fine.shape == (3, h * FINE, w * FINE) and lesson.fine.dtype == torch.uint8
+
+
+def test_a_picture_without_places_costs_nothing(bundled):
+    image = Image.new("RGB", (512, 512), "white")
+    lesson = training.lesson_of(Sample(0, image, (asked("b?"),)), bundled)
+    scanner = training.Scanner(bundled, training.parts_for(bundled, None).scan)
+    loss = scanner([lesson])["loss"]
+    loss.backward()
+    assert loss == 0 and all(p.grad is not None for p in scanner.parameters())
+
+
+def test_evidence_is_kept_where_scores_are_highest(bundled, monkeypatch):
+    items = scene_items(1, DEV_SEED, ("number",))
+    scanner = training.Scanner(bundled, training.parts_for(bundled, None).scan)
+    wanted = training.evidence(
+        items[0].boxes, items[0].image.size, bundled.inputs.grid_of(items[0].image.size)
+    )
+    monkeypatch.setattr(scanner, "scores", lambda *_: wanted[None])
+    kept = training.evidence_kept(scanner, bundled, [items[0]])
+    assert kept["0.2"]["mean"] == 1
+    monkeypatch.setattr(scanner, "scores", lambda *_: -wanted[None])
+    assert training.evidence_kept(scanner, bundled, [items[0]])["0.2"]["mean"] < 0.5
+
+
+@pytest.mark.slow
+def test_the_command_writes_weights_that_training_goes_on_from(bundled, tmp_path, capsys):
+    out = tmp_path / "scan"
+    flags = ["--world", "large", "--device", "cpu", "--batch", "2", "--questions", "4"]
+    flags += ["--workers", "0", "--eval-n", "1", "--save-every", "1", "--out", str(out)]
+    training.main([*flags, "--steps", "1"])
+    first = load_components(out, None, base="", **bundled.identity())
+    training.main([*flags, "--steps", "2", "--resume"])
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["steps"] == 2 and said["samples"] == 4
+    assert set(said["evidence_kept"]) == {"questions", "0.05", "0.1", "0.2"}
+    parts = load_components(out, None, base="", **bundled.identity())
+    assert parts.names == ["scan"]
+    assert not torch.equal(parts.scan.out.bias, first.scan.out.bias)
+    training.main([*flags, "--steps", "1", "--init", str(out)])  # twice written, once told
+    assert len(json.loads((out / "training.json").read_text())["runs"]) == 2
+
+
+def test_weights_without_a_scan_cannot_be_trained_on(bundled, tmp_path):
+    from arr_coc.qwen.weights import save_components
+
+    size = bundled.model.config.text_config.hidden_size
+    others = components.Components({"texture": components.PARTS["texture"](size)})
+    save_components(others, tmp_path, base="", **bundled.identity())
+    with pytest.raises(ValueError, match="has texture, expected a scan to train on"):
+        training.parts_for(bundled, tmp_path)
+
+
+def test_samples_are_those_of_training(bundled):
+    samples = SceneSamples(training.FIRST_SEED, 8, 2)
+    lesson = training.Lessons(samples, bundled)[3]
+    assert set(lesson.questions) <= {q.question for q in samples[3].questions}
