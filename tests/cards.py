@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.weights import default_weights
@@ -71,7 +73,7 @@ def candidates(model: ARRCOCQwen, scene: Scene, picture: Path, wished: str) -> l
     found = []
     for question in scene.questions:
         entry = entry_of(scene, question, picture.name)
-        full = model.generate(str(picture), entry["question"], use_arr_coc=False)
+        full = model.generate(Image.open(picture), entry["question"], use_arr_coc=False)
         if not score_exact(full.text, question.answer):
             continue
         said = said_of(model, picture, entry["question"])

@@ -303,6 +303,8 @@ def test_what_cannot_be_asked_is_refused(tiny, clip, pictures, monkeypatch):
     for given, options, said in (
         ([], {}, "0 pictures are given, allowed are 1 to 6"),
         (pictures * 3, {}, "9 pictures are given, allowed are 1 to 6"),
+        ("a.png", {}, "'a.png' is of type str, expected a PIL image"),
+        ([pictures[0], None], {}, "of type NoneType, expected a PIL image"),
         (pictures, {"grid": (4, 4)}, "several pictures, expected none"),
         (clip, {"config": Config(glance="periphery")}, "auto, separate, off"),
         (clip, {"config": Config(share="auto")}, "allowed for a clip or several pictures"),

@@ -23,13 +23,20 @@ class Preparing:
         """Picture and prompt, as `Inputs.prepare`; of a clip, or of several pictures, `Views`.
 
         Raises:
-            ValueError: for none or too many pictures, a clip that the base cannot be asked about, or a
-                `grid` for several pictures.
+            ValueError: for what is no picture, none or too many of them, a clip that the base cannot be
+                asked about, or a `grid` for several pictures.
         """
         if isinstance(image, Image.Image):
             return self.inputs.prepare(image, question, grid)
         if isinstance(image, Clip):
             return self.inputs.prepare_clip(image, question, grid)
+        several = image if isinstance(image, list | tuple) else [image]
+        for one in several:
+            if not isinstance(one, Image.Image):
+                raise ValueError(
+                    f"{str(one)[:60]!r} is of type {type(one).__name__}, expected a PIL image (as "
+                    "Image.open gives it), a clips.Clip, or a list of images"
+                )
         if grid is not None:
             raise ValueError(f"grid is {grid} for several pictures, expected none")
         return self.inputs.prepare_pictures(image, question)
