@@ -33,6 +33,7 @@ from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.service import loader as service_loader
 from arr_coc.tensions import __main__ as tensions
 from arr_coc.train import __main__ as train
+from arr_coc.train import scan
 
 ROOT = Path(__file__).parent.parent
 SIZE = json.loads((loading.BUNDLED_BASE / "config.json").read_text())["text_config"]["hidden_size"]
@@ -540,7 +541,7 @@ def test_what_is_no_id_is_refused(name, capsys):
 def test_the_commands_of_the_documentation_are_commands():
     text = (ROOT / "docs" / "publishing.md").read_text()
     both = f"{text}\n{(ROOT / 'docs' / 'training.md').read_text()}".replace("\\\n", " ")
-    matches = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.(\w+) (.*)$", both, re.M)
+    matches = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.([\w.]+) (.*)$", both, re.M)
     assert len(matches) == len(re.findall(r"^(?:python|torchrun) ", both, re.M))
     by_module = {module: [] for module, _ in matches}
     for module, words in matches:
@@ -550,9 +551,10 @@ def test_the_commands_of_the_documentation_are_commands():
         "record": lambda words: None,  # its own tests parse it; tests/test_publishing.py runs it
         "evaluate": lambda words: evaluate.parse(words, ""),
         "train": train.parse,
+        "train.scan": scan.parser().parse_args,
         "tensions": tensions.parse,
     }
-    assert set(by_module) == set(parsers) and len(by_module["train"]) == 5
+    assert set(by_module) == set(parsers) and len(by_module["train"]) == 6
     commands = {words[0] for words in by_module["hub"]}
     assert commands == {*hub_settings.COMMANDS}
     for module, lines in by_module.items():
