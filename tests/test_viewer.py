@@ -1,9 +1,12 @@
 """Viewer, cost and why: escaped, labelled, self-contained, and true to the numbers."""
 
+import base64
 import html
+import io
 import json
 import re
 
+import numpy as np
 import pytest
 from PIL import Image
 from test_comparing import Fake, decision, request
@@ -226,3 +229,14 @@ def test_links_have_prefixed_parameters():
 
 def test_a_decision_of_the_fake_is_whole():
     assert set(describe_where(decision())) == set(Where.__annotations__)
+
+
+def test_a_noisy_picture_is_sent_small_too():
+    noise = np.random.default_rng(0).integers(48, 208, (1024, 1024, 3), np.uint8)
+    plain = viewer.picture_url(Image.new("RGB", (1024, 1024)))
+    assert len(plain) < 5_000
+    url = viewer.picture_url(Image.fromarray(noise).resize((512, 512)).resize((1024, 1024)))
+    picture = Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
+    assert (
+        picture.width == round(viewer.SENT[-1][0] * viewer.SIDE) and len(url) < 2 * viewer.MOST_SENT
+    )

@@ -36,7 +36,7 @@ element.addEventListener('click', (event) => {
     if (card) trigger('click', {card: Number(card.dataset.card)});
 });
 """
-THUMBNAIL = (256, 160)  # pixels of a card's picture, cut to it: twice what is shown
+THUMBNAIL = (192, 120)  # pixels of a card's picture, cut to it: half as many again as are shown
 GROUPS = {  # of cards, by what they show
     "detail": "Small detail",
     "whole": "Whole scene: shrinking is enough",

@@ -32,8 +32,9 @@ WHEN_IT_CAN = """
 """
 # Pixels of the longer side of the picture that is sent: the lens shows them as they are.
 SIDE = 800
-# The best quality that needs so few characters, else the last.
-QUALITIES, MOST_SENT = (88, 78, 68, 58), 52_000
+# The first (share of the side, quality) that needs so few characters, else the last: noise is costly.
+SENT = ((1, 88), (1, 78), (1, 68), (1, 58), (0.8, 60), (0.8, 45))
+MOST_SENT = 52_000
 LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
 THIN, LONGEST = (
     110,
@@ -83,8 +84,8 @@ def script(names: Sequence[str], call: str) -> str:
 def picture_url(image: Image.Image) -> str:
     """The picture as a `data:` URL, its longer side at most `shown_side`, of about `MOST_SENT` bytes."""
     small, side = image.convert("RGB"), shown_side(image.size)
-    small.thumbnail((side, side), Image.Resampling.LANCZOS)
-    for quality in QUALITIES:
+    for share, quality in SENT:
+        small.thumbnail((round(share * side),) * 2, Image.Resampling.LANCZOS)
         url = data_url(small, quality=quality)
         if len(url) <= MOST_SENT:
             break
