@@ -79,6 +79,17 @@ def test_the_first_screen_holds_sentence_picture_question_and_budget(chromium, s
         assert tab.locator(".arr-stage").bounding_box()["width"] > least * column["width"]
 
 
+def test_many_questions_about_a_picture_scroll_within_a_phone(chromium):
+    with watched(chromium, viewport=PHONE) as tab:
+        opened(tab)
+        chips = tab.locator(".arr-chips").first
+        chips.evaluate(
+            "box => { for (let i = 0; i < 5; i++) box.append(box.lastChild.cloneNode(true)); }"
+        )
+        assert chips.evaluate("box => box.scrollWidth > box.clientWidth")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
 def test_kept_places_stand_in_full_colour_and_the_rest_is_pale(tab):
     assert tab.locator("#arr-look .arr-viewer").get_attribute("data-view") == "kept"
     usual = clear_share(tab)
