@@ -6,6 +6,7 @@ measured.
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,11 @@ from arr_coc.pretrain.card import card
 from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
 from tests.tables_benchmark import benchmark_block, overheads
-from tests.tables_clips import clips_block
+from tests.tables_clips import answers_block, clips_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_serving import load_block, proof_block
+from tests.tables_shared import made_by, percent
 from tests.tables_training import labels_block, memory_block, tensions_block
 
 ROOT = Path(__file__).parent.parent
@@ -148,15 +150,6 @@ def by_budget(summary: dict) -> list[str]:
     return rows
 
 
-def percent(measure: dict | None, sign: str = "") -> str:
-    """A share and its interval in percent; empty where there is none."""
-    if not measure:
-        return ""
-    low, high = measure["interval"]
-    value, low, high = (f"{100 * x:{sign}.1f}" for x in (measure["value"], low, high))
-    return f"{value} [{low}, {high}]"
-
-
 def variants_block(name: str) -> str:
     """What each part or choice of ARR-COC is worth: its accuracy, and how far ARR-COC is above it."""
     summary = json.loads((RESULTS / name / "summary.json").read_text())
@@ -211,16 +204,6 @@ def easy_block() -> str:
         lead = percent(leads.get((e["method"], e["budget"])), "+")
         rows.append(f"| {e['method']} | {e['tokens']:.0f} | {percent(e['overall'])} | {lead} |")
     return f"{made_by(summary)}\n\n" + "\n".join(rows) + "\n"
-
-
-def made_by(summary: dict) -> str:
-    counts: dict[str, list[int]] = {}
-    for kind in summary["kinds"]:
-        counts.setdefault(kind["kind"], []).append(kind["n"])
-    kinds = ", ".join(f"{kind} {min(ns)}" for kind, ns in counts.items())
-    made = ", then ".join(f"`{command}`" for command in summary["commands"])
-    note = f" ({summary['note']})" if "note" in summary else ""
-    return f"Questions: {kinds}. Made with {made}{note}."
 
 
 def aims_block() -> str:
@@ -334,6 +317,10 @@ BLOCKS = {
     "serving": (ROOT / "docs" / "serving.md", proof_block),
     "load": (ROOT / "docs" / "serving.md", load_block),
 }
+
+for world in ("clips", "pictures"):
+    if (RESULTS / world).is_dir():
+        BLOCKS[f"answers on {world}"] = (ROOT / "docs" / "clips.md", partial(answers_block, world))
 
 
 def write() -> None:

@@ -1,9 +1,12 @@
-"""The table of docs/clips.md: the time to first token of clips at the 2B shapes."""
+"""The tables of docs/clips.md: time to first token at the 2B shapes; answers on clips, and on pictures."""
 
 import json
 from pathlib import Path
 
-REPORT = Path(__file__).parent.parent / "results" / "benchmark-clips-2b-cpu.json"
+from tests.tables_shared import made_by, percent
+
+RESULTS = Path(__file__).parent.parent / "results"
+REPORT = RESULTS / "benchmark-clips-2b-cpu.json"
 LOOKS = {
     "stock": "full look (stock)",
     "before + separate glance": "focused, halo and surroundings as context (the default)",
@@ -41,3 +44,106 @@ def _typed(command: str, flag: str) -> str:
     """What was typed after a flag."""
     words = command.split()
     return words[words.index(flag) + 1]
+
+
+# --- answers ---
+
+KEPT, STOCK, PLACE = 0.97, 0.85, 0.9  # of stock, of all questions, of the answers' places
+ALIKE, APART = 0.8, 0.5  # cosine of neighbouring moments: of one scene, and where another begins
+SHOWN = {
+    "pan": "the view moves",
+    "moves": "a thing moves",
+    "still": "nothing moves",
+    "cut": "before and after a cut",
+}
+
+
+def answers_block(world: str) -> str:
+    """What each method answers at a fifth of the tokens, the aims, and of clips how steady decisions are.
+
+    `world` is "clips" or "pictures".
+    """
+    summary = json.loads((RESULTS / world / "summary.json").read_text())
+    leads = {e["against"]: e["overall"] for e in summary["pairs"]}
+    by_name = {e["method"]: e for e in summary["methods"]}
+    leads["stock"] = by_name["arr-coc"]["against_stock"]["overall"]
+    lines = [
+        "| method | tokens | right | ARR-COC minus it | when kept | where kept |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, e in by_name.items():
+        cells = [f"{e['tokens']:.0f}", percent(e["overall"]), percent(leads.get(name), "+")]
+        cells += [percent(e.get("moment")), percent(e.get("place"))]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += ["", *_aims(by_name, leads, world)]
+    if world == "clips":
+        lines += ["", *_steadiness(by_name)]
+    return f"{made_by(summary)}\n\n" + "\n".join(lines) + "\n"
+
+
+def _aims(by_name: dict[str, dict], leads: dict[str, dict], world: str) -> list[str]:
+    """What the focused look should reach, and whether it does."""
+    ours, stock = by_name["arr-coc"], by_name["stock"]
+    others = {name: lead for name, lead in leads.items() if not name.startswith("arr-coc")}
+    level = [name for name, lead in others.items() if name != "stock" and lead["interval"][0] <= 0]
+    kept = ours["against_stock"]["kept"]
+    rows = [
+        ("stock, all kinds alike", f"{100 * STOCK:g}", percent(stock["overall"]), stock["overall"], STOCK),
+        ("of stock's right answers kept", f"{100 * KEPT:g}", percent(kept), kept, KEPT),
+    ]  # fmt: skip
+    if world == "clips":
+        rows.append(
+            (
+                "answer's place kept",
+                f"{100 * PLACE:g}",
+                percent(ours["place"]),
+                ours["place"],
+                PLACE,
+            )
+        )
+    else:
+        on = ours["on_evidence"]
+        rows.append(("tokens in the picture that holds the answer", "70", percent(on), on, 0.7))
+    lines = ["| in percent | aim | found | |", "|---|---|---|---|"]
+    for what, aim, found, measure, least in rows:
+        lines.append(f"| {what} | {aim} | {found} | {_mark(measure['value'] >= least)} |")
+    said = f"all but {', '.join(level)}" if level else "all"
+    lines.append(f"| other methods it is above | all | {said} | {_mark(not level)} |")
+    return lines
+
+
+def _steadiness(by_name: dict[str, dict]) -> list[str]:
+    """How alike neighbouring moments are decided, by what a clip shows."""
+    names = [name for name in by_name if "coherence" in by_name[name] and name != "stock"]
+    lines = [
+        f"| neighbouring moments, cosine of relevance (overlap of kept cells) | {' | '.join(names)} |"
+    ]
+    lines.append("|---" * (len(names) + 1) + "|")
+    for shows, words in SHOWN.items():
+        cells = [_alike(by_name[name]["coherence"].get(shows), "") for name in names]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    at_cuts = [_alike(by_name[name]["coherence"].get("cut"), "_cut") for name in names]
+    lines.append(f"| at the cut itself | {' | '.join(at_cuts)} |")
+    ours = by_name["arr-coc"]["coherence"]
+    steady = all(
+        ours[shows]["cosine"]["value"] > ALIKE for shows in ("pan", "moves") if shows in ours
+    )
+    new = "cut" in ours and ours["cut"]["cosine_cut"]["value"] < APART
+    lines += [
+        "",
+        f"Above {ALIKE:g} where the view or a thing moves: {_mark(steady)}. Below {APART:g} at cuts: "
+        f"{_mark(new)}.",
+    ]
+    return lines
+
+
+def _alike(found: dict | None, at: str) -> str:
+    if not found or not found.get(f"cosine{at}"):
+        return ""
+    cosine, overlap = found[f"cosine{at}"], found[f"overlap{at}"]
+    low, high = cosine["interval"]
+    return f"{cosine['value']:.2f} [{low:.2f}, {high:.2f}] ({overlap['value']:.2f})"
+
+
+def _mark(met: bool) -> str:
+    return "reached" if met else "not reached"
