@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from arr_coc.config import SHARE
+from arr_coc.page.times import at_usual_share
 from arr_coc.peers.names import STOCK
 
 BENCHMARK = Path(__file__).parent.parent / "results" / "benchmark-2b-cpu.json"
@@ -56,13 +56,8 @@ def benchmark_block() -> str:
 def overheads() -> tuple[float, float]:
     """Of the full look's time, at a fifth of 1024 tokens: glance, maps and preprocessing; the context."""
     report = json.loads(BENCHMARK.read_text())
-    at = {
-        case: min(
-            (e for e in report["summary"] if (e["case"], e["image_tokens"]) == (case, TOKENS)),
-            key=lambda e: abs(e["budget"] - SHARE * TOKENS),
-        )
-        for case in (STOCK, report["shipped"], "before")
-    }
+    cases = STOCK, report["shipped"], "before"
+    at = {case: at_usual_share(report["summary"], case)[TOKENS] for case in cases}
     full = at[STOCK]["time_to_first_token_s"]["median"]
     ours, alone = at[report["shipped"]], at["before"]
     around = ours["encode_s"]["median"] - alone["encode_s"]["median"]

@@ -82,6 +82,11 @@ class Batch(NamedTuple):
         """Rows and columns of visual tokens, of every picture."""
         return self.images.shape[-3] // CELL, self.images.shape[-2] // CELL
 
+    @property
+    def modality(self) -> str:
+        """What the prompt calls the pictures: "video" where they are moments of clips, else "image"."""
+        return "image" if self.seconds is None else "video"
+
     def cells_on(self, device: torch.device) -> dict[str, torch.Tensor]:
         """The labels on `device`."""
         return {key: value.to(device) for key, value in self.cells.items()}

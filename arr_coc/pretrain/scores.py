@@ -135,9 +135,8 @@ def right_of(run: Run, batch: Batch) -> list[bool]:
     packed = run.packer.pack(
         batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
     )
-    modality = "image" if batch.seconds is None else "video"
     planes = encode_pictures(run, batch.images)
-    logits = answer_logits(run, packed.to(run.device), planes, modality)
+    logits = answer_logits(run, packed.to(run.device), planes, batch.modality)
     tokens_right = logits.argmax(-1).cpu() == packed.labels
     return questions_right(tokens_right, packed.question_of).tolist()
 

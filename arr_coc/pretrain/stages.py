@@ -114,7 +114,7 @@ def question_loss(
         batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
     )
     packed = packed.to(run.device)
-    layers = read(run, packed, planes, "image" if batch.seconds is None else "video")
+    layers = read(run, packed, planes, batch.modality)
     logits = predicted(run, packed, layers[-1])
     right = questions_right(logits.argmax(-1) == packed.labels, packed.question_of)
     scores = share_by_kind(batch.questions, right)
@@ -131,8 +131,7 @@ def hint_losses(
     """The losses of the batch's hints by name; none where it has none."""
     if batch.hints is None:
         return {}
-    modality = "image" if batch.seconds is None else "video"
-    shown = (packed.input_ids[0] == run.packer.pads[modality]).nonzero().flatten()
+    shown = (packed.input_ids[0] == run.packer.pads[batch.modality]).nonzero().flatten()
     losses = {}
     if batch.changes is not None and (batch.changes != UNTOLD).any():
         changes = batch.changes.to(shown.device)
