@@ -27,7 +27,6 @@ from arr_coc.components import Components
 from arr_coc.config import SHARE, Config, Pace
 from arr_coc.evaluate.stats import wilson
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.weights import identity, save_components
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.moments import ClipQuestion
 from arr_coc.scenes.moving import make_clip
@@ -35,6 +34,7 @@ from arr_coc.scenes.scene import DEV_SEED
 from arr_coc.temporal import Moments, allocate, relevances
 from arr_coc.texture import MOTION
 from arr_coc.train.data import evidence as covered
+from arr_coc.train.publishing import publish_numbers
 from arr_coc.train.relaxation import soft_top_k
 
 MODULE = "arr_coc.train.clips"
@@ -222,15 +222,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "questions_learned_from": len(taught),
         "numbers": report_of(tested, {"none": none, "start": start, "learned": pace}),
     }
-    parts = next(iter(host.policies.values()))
-    base = parts.origin.base if parts.origin and parts.origin.base else host.name
-    save_components(
-        paced(parts, pace),
-        args.out,
-        base=base,
-        **identity(host.model),
-    )
-    (args.out / "clips.json").write_text(json.dumps(report, indent=1) + "\n")
+    publish_numbers(host, args.out, report, pace=pace)
     print(json.dumps({"out": str(args.out), **report["numbers"]}))
 
 

@@ -29,9 +29,9 @@ from arr_coc.evaluate.store import Row
 from arr_coc.peers.base import Method
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.weights import identity, save_components
 from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
+from arr_coc.train.publishing import publish_numbers
 
 MODULE = "arr_coc.train.unsure"
 BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2)  # nats
@@ -133,9 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "bounds": {f"{bound:g}": own for bound, own in found.items()},
         "unsure": best,
     }
-    base = parts.origin.base if parts.origin and parts.origin.base else host.name
-    save_components(parts.with_numbers(unsure=best), args.out, base=base, **identity(host.model))
-    (args.out / "unsure.json").write_text(json.dumps(report, indent=1) + "\n")
+    publish_numbers(host, args.out, report, unsure=best)
     share = found[best]["share"]["all"]["mean"]
     print(json.dumps({"out": str(args.out), "unsure": best, "share": share}))
 
