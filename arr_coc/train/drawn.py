@@ -4,6 +4,7 @@ Sample i is a pure function of the first seed and i, so a run can resume and sev
 order. Of the large world's run a part is still the small one, so that what was learned there stays.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,8 +86,11 @@ class SceneSamples(Dataset):
         *,
         world: str = WORLDS[0],
         hand: str = HOME,
+        kept: Mapping[str, float] = KEPT,
     ) -> None:
         """Sample 0 is drawn from `first_seed` on; `hand` draws, one of `TRAINING_HANDS` or `ANY` of them.
+
+        Of the kinds in `kept` such a share of a scene's questions is asked, of the others all.
 
         Raises:
             ValueError: for seeds of evaluation, an unknown world, or a hand that is not for training.
@@ -102,7 +106,7 @@ class SceneSamples(Dataset):
             known = ", ".join((ANY, *TRAINING_HANDS))
             raise ValueError(f"hand {hand!r} is not for training; known: {known}")
         self.first_seed, self.count, self.questions_each = first_seed, count, questions
-        self.lessons, self.hand = LESSONS[world], hand
+        self.lessons, self.hand, self.kept = LESSONS[world], hand, kept
 
     def __len__(self) -> int:
         return self.count
@@ -120,7 +124,7 @@ class SceneSamples(Dataset):
         for attempt in range(SEEDS_TRIED):
             seed = self.first_seed + i * SEEDS_TRIED + attempt
             scene = self._drawn(seed, lesson, kinds, detail)
-            pool = [q for q in scene.questions if rng.random() < KEPT.get(q.kind, 1)]
+            pool = [q for q in scene.questions if rng.random() < self.kept.get(q.kind, 1)]
             if pool:
                 break
         pool = pool or list(scene.questions) or [Question("?", "no", "exists")]

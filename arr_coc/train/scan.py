@@ -173,7 +173,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")
     p.add_argument("--hand", default=ANY, help="who draws (default %(default)s)")
     p.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
-    p.add_argument("--questions", type=int, default=24, help="of a scene (default %(default)s)")
+    p.add_argument("--questions", type=int, default=32, help="of a scene (default %(default)s)")
     p.add_argument("--batch", type=int, default=4, help="scenes of each process and step")
     p.add_argument("--lr", type=float, default=2e-3, help="default %(default)s")
     p.add_argument("--steps", type=int, default=40_000, help="at most (default %(default)s)")
@@ -203,7 +203,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     last = get_last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
     scenes = {"world": args.world, "hand": args.hand}
-    samples = SceneSamples(args.first_seed, args.steps * of_step, args.questions, **scenes)
+    # Nothing is thinned out: what things are called is learned by asking for all of them.
+    samples = SceneSamples(args.first_seed, args.steps * of_step, args.questions, kept={}, **scenes)
     clock = Clock(args.steps, args.minutes, Spent.at(last), of_step)
     trainer = ClockedTrainer(
         model=scanner,
