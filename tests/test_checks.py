@@ -12,12 +12,17 @@ from arr_coc.qwen import ARRCOCQwen, loading
 from arr_coc.qwen.loading import BUNDLED_BASE
 
 WEIGHTS = "model.safetensors"
+SHARDS = [path.name for path in BUNDLED_BASE.glob("*.safetensors*")]
 MLP = "model.language_model.layers.1.mlp.up_proj.weight"
 
 
 @pytest.fixture
 def folder(tmp_path):
-    shutil.copytree(BUNDLED_BASE, tmp_path / "base")
+    """The bundled base with its weights in one file, however many it comes in."""
+    shutil.copytree(BUNDLED_BASE, tmp_path / "base", ignore=lambda *_: SHARDS)
+    shards = BUNDLED_BASE.glob("*.safetensors")
+    tensors = {name: tensor for shard in shards for name, tensor in load_file(shard).items()}
+    save_file(tensors, tmp_path / "base" / WEIGHTS, metadata={"format": "pt"})
     return tmp_path / "base"
 
 

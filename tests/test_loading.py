@@ -72,7 +72,7 @@ def test_weights_make_a_round_trip_and_are_used(tmp_path, picture, bundled):
     realization = host.realize(picture, "is there a car?")
     assert realization.fallback is None
     assert realization.tension_source == "learned"
-    assert realization.participatory_source == "glance and texture"
+    assert realization.participatory_source == "glance and texture and scan"
     ask = host.prepare(picture, "is there a car?")
     with torch.inference_mode():
         adapted = host.encode(ask.picture, realization)
