@@ -302,7 +302,7 @@ def for_base(
         "policy": lambda: TensionPolicy(size),
         "combiner": Combiner,
         "heads": lambda: HeadWeights(
-            size, per_layer * max(last, half), first * per_layer, last * per_layer
+            size, per_layer * max(last, half), first * per_layer, last * per_layer, has_power=True
         ),
         "states": lambda: StateMatch(size),
         "texture": lambda: TextureMatch(size),

@@ -36,10 +36,23 @@ class HeadWeights(nn.Module):
     Starts near the even mean over the layers that are read without training.
     """
 
-    def __init__(self, embedding_size: int, heads: int, first: int = 0, last: int = 0) -> None:
-        """`heads` of the first layers, layer by layer; `first` up to `last` are those read untrained."""
+    def __init__(
+        self,
+        embedding_size: int,
+        heads: int,
+        first: int = 0,
+        last: int = 0,
+        has_power: bool = False,
+    ) -> None:
+        """`heads` of the first layers, layer by layer; `first` up to `last` are those read untrained.
+
+        With `has_power` it is learned how much attention counts beside what other parts say.
+        """
         super().__init__()
         self.sizes = {"embedding_size": embedding_size, "heads": heads}
+        if has_power:
+            self.sizes["has_power"] = True
+        self.power = nn.Parameter(torch.tensor(1.0)) if has_power else 1.0
         start = torch.full((heads,), -OUTSIDE if last > first else 0.0)
         start[first:last] = 0
         self.start = nn.Parameter(start)
@@ -61,7 +74,7 @@ class HeadWeights(nn.Module):
         # Another part may have asked the glance to run further layers.
         attention = [(weights * own[:, :count].float()).sum(1) for own in heads]
         peak = _largest(attention).clamp(min=1e-12)
-        return [(own / peak).clamp(min=LEAST).log() for own in attention]
+        return [self.power * (own / peak).clamp(min=LEAST).log() for own in attention]
 
 
 class StateMatch(nn.Module):

@@ -64,6 +64,18 @@ def test_a_question_moves_the_weights_of_heads():
     assert scores[2, 2] == 0 and scores[0, 0] < -3
 
 
+def test_how_much_attention_counts_is_learned_where_weights_have_it():
+    heads, question = torch.rand(1, 4, 3, 3), torch.randn(1, 8)
+    without, part = HeadWeights(8, heads=4), HeadWeights(8, heads=4, has_power=True)
+    assert torch.equal(part(heads, question), without(heads, question))
+    part(heads, question).sum().backward()
+    assert part.power.grad != 0
+    with torch.no_grad():
+        part.power.fill_(0.0)
+    assert part(heads, question).eq(0).all(), "then only the others tell"
+    assert "has_power" not in without.sizes and "power" not in without.state_dict()
+
+
 def test_states_that_match_the_answer_score_higher():
     part = StateMatch(8, width=8)
     torch.nn.init.eye_(part.place.weight)
