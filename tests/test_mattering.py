@@ -30,10 +30,9 @@ def answered_rightly(host):
     """The first scene and number asked for that the focused look reads."""
     for seed in range(950_000_000, 950_000_100):
         scene = make_scene(seed, size=(512, 512))
-        for question in scene.questions:
-            if question.kind == "number":
-                if host.generate(scene.image, question.text).text == question.answer:
-                    return scene, question
+        for question in (q for q in scene.questions if q.kind == "number"):
+            if host.generate(scene.image, question.text).text == question.answer:
+                return scene, question
     raise AssertionError("none of a hundred scenes is read")
 
 
