@@ -14,12 +14,8 @@ from torch import Tensor, nn
 from arr_coc.knowing import bounded
 
 FINE = 16  # samples on a side of each cell
-WIDTHS = (
-    32,
-    64,
-    128,
-    192,
-)  # channels after each halving of the sides: from `FINE` samples to one place
+# Channels after each halving of the sides, from `FINE` samples to one place.
+WIDTHS = (32, 64, 128, 192)
 DILATIONS = (1, 2, 4, 8)  # of the convolutions that look over a cell's surroundings
 GROUPS = 4  # of channels that are normalized together
 CONTRAST = 4.0  # by which samples around grey are spread

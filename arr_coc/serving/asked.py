@@ -174,16 +174,7 @@ def fields_of(pictures: Sequence[Asked]) -> dict[str, Tensor]:
 
 
 # Fields whose pictures differ in length; where in the numbers that length stands.
-ROWS = {
-    "patches": 0,
-    "glance": 1,
-    "samples": 2,
-    "before": 3,
-    "after": 4,
-    "words": 5,
-    "name": 6,
-    "fine": 7,
-}
+ROWS = dict(patches=0, glance=1, samples=2, before=3, after=4, words=5, name=6, fine=7)
 
 
 def _numbers(picture: Asked) -> list[int]:

@@ -94,14 +94,17 @@ def _participatory(parts: Components, group: Group, without_glance: Tensor) -> T
     """`(B, h, w)` what each question couples to; `(B,)` says which of them go without a glance."""
     seen = parts.see(lambda _: group.fine)
     seen = None if seen is None else seen[group.picture_of]
-    inputs = (group.textures, group.embedding, group.grid, seen)
-    glanced, _ = parts.participatory(group.glances, *inputs)
-    if (
+    textures, embedding = group.textures, group.embedding
+    coupled, _ = parts.participatory(group.glances, textures, embedding, group.grid, seen)
+    rows = without_glance.to(coupled.device).nonzero()[:, 0]
+    only_glance = (
         parts.texture is None and seen is None
-    ):  # then the glance alone tells where a question points
-        return glanced
-    by_texture, _ = parts.participatory(None, *inputs)
-    return torch.where(without_glance[:, None, None].to(glanced.device), by_texture, glanced)
+    )  # then nothing else tells where a question points
+    if only_glance or not len(rows):
+        return coupled
+    seen = None if seen is None else seen[rows]
+    by_others, _ = parts.participatory(None, textures[rows], embedding[rows], group.grid, seen)
+    return coupled.index_copy(0, rows, by_others)
 
 
 def _tensions(parts: Components, group: Group, statistics: Tensor) -> Tensor:
