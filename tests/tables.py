@@ -22,15 +22,15 @@ from tests.tables_clips import answers_block, clips_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_serving import load_block, proof_block
-from tests.tables_shared import made_by, percent
+from tests.tables_shared import BUDGET, aims_table, at_a_fifth, made_by, percent
 from tests.tables_training import labels_block, memory_block, tensions_block
+from tests.tables_worlds import control_block, first_word_block, world_aims_block, worlds_block
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DETAILS = ROOT / "docs" / "evaluation.md"
 RESULTS = ROOT / "results"
 EVALUATION = RESULTS / "scenes" / "summary.json"
-BUDGET = 0.2
 KEPT = {0.2: 0.99, 0.1: 0.98, 0.05: 0.95}  # of stock's right answers, at these shares of the tokens
 WORST = 0.03  # that a kind may lose
 BASE = ROOT / "arr_coc" / "bundled" / "base"
@@ -60,7 +60,7 @@ def method_rows(summary: dict, controls: bool) -> list[str]:
         "| method | right | ARR-COC minus it | answer's place kept | encoder sees | first word, 2B |",
         "|---|---|---|---|---|---|",
     ]
-    for name, entry in _at_a_fifth(summary).items():
+    for name, entry in at_a_fifth(summary).items():
         if controls or name not in CONTROLS:
             cells = [percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += [percent(entry["coverage"]), *_clock_cells(times.get(name))]
@@ -72,15 +72,10 @@ def _bold(name: str) -> str:
     return f"**{name}**" if name == "arr-coc" else name
 
 
-def _at_a_fifth(summary: dict) -> dict[str, dict]:
-    """The entry of each method at a fifth of the tokens; stock's is at all of them."""
-    return {e["method"]: e for e in summary["methods"] if e["budget"] in (1.0, BUDGET)}
-
-
 def _leads(summary: dict) -> dict[str, dict]:
     """How far ARR-COC is above each method at a fifth of the tokens."""
     leads = {e["against"]: e["overall"] for e in summary["pairs"] if e["budget"] == BUDGET}
-    return leads | {"stock": _at_a_fifth(summary)["arr-coc"]["against_stock"]["overall"]}
+    return leads | {"stock": at_a_fifth(summary)["arr-coc"]["against_stock"]["overall"]}
 
 
 def _times(summary: dict) -> dict[str, dict]:
@@ -98,7 +93,7 @@ def evaluation_block() -> str:
     """The README's table: the methods that choose, in words, and what the columns mean."""
     summary = json.loads(EVALUATION.read_text())
     counted = [kind for kind in summary["kinds"] if kind["counts"]]
-    leads, times, fifth = _leads(summary), _times(summary), _at_a_fifth(summary)
+    leads, times, fifth = _leads(summary), _times(summary), at_a_fifth(summary)
     kept, native = (round(fifth[name]["tokens"]) for name in ("arr-coc", "stock"))
     rows = [
         "| method | what it keeps | right | ARR-COC minus it | encoder sees | first word |",
@@ -267,10 +262,7 @@ def aims_block() -> str:
          f"{100 * extra:.1f}", extra <= 0.05),
         ("time of the context in the encoder, the same", "", f"{100 * around:.1f}", None),
     ]  # fmt: skip
-    lines = ["| in percent | aim | found | |", "|---|---|---|---|"]
-    marks = {True: "reached", False: "not reached", None: ""}
-    lines += [f"| {what} | {aim} | {value} | {marks[met]} |" for what, aim, value, met in rows]
-    return "\n".join(lines) + "\n"
+    return "\n".join(aims_table(rows)) + "\n"
 
 
 def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
@@ -321,6 +313,13 @@ BLOCKS = {
 for world in ("clips", "pictures"):
     if (RESULTS / world).is_dir():
         BLOCKS[f"answers on {world}"] = (ROOT / "docs" / "clips.md", partial(answers_block, world))
+if (RESULTS / "scenes-512").is_dir():
+    BLOCKS |= {
+        "worlds": (DETAILS, worlds_block),
+        "world aims": (DETAILS, world_aims_block),
+        "first word": (DETAILS, first_word_block),
+        "control": (DETAILS, control_block),
+    }
 
 
 def write() -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.tables_shared import made_by, percent
+from tests.tables_shared import aims_table, made_by, marked, percent
 
 RESULTS = Path(__file__).parent.parent / "results"
 REPORT = RESULTS / "benchmark-clips-2b-cpu.json"
@@ -87,22 +87,20 @@ def _aims(by_name: dict[str, dict], leads: dict[str, dict], world: str) -> list[
     ours, stock = by_name["arr-coc"], by_name["stock"]
     others = {name: lead for name, lead in leads.items() if not name.startswith("arr-coc")}
     level = [name for name, lead in others.items() if name != "stock" and lead["interval"][0] <= 0]
-    rows = [
+    measures = [
         ("stock, all kinds alike", stock["overall"], STOCK),
         ("of stock's right answers kept", ours["against_stock"]["kept"], KEPT),
     ]
     if world == "clips":
-        rows.append(("answer's place kept", ours["place"], PLACE))
+        measures.append(("answer's place kept", ours["place"], PLACE))
     else:
-        rows.append(("tokens in the picture that holds the answer", ours["on_evidence"], ON_IT))
-    lines = ["| in percent | aim | found | |", "|---|---|---|---|"]
-    for what, found, aim in rows:
-        lines.append(
-            f"| {what} | {100 * aim:g} | {percent(found)} | {_mark(found['value'] >= aim)} |"
-        )
+        measures.append(("tokens in the picture that holds the answer", ours["on_evidence"], ON_IT))
+    rows = [
+        (what, f"{100 * aim:g}", percent(found), found["value"] >= aim)
+        for what, found, aim in measures
+    ]
     said = f"all but {', '.join(level)}" if level else "all"
-    lines.append(f"| other methods it is above | all | {said} | {_mark(not level)} |")
-    return lines
+    return aims_table([*rows, ("other methods it is above", "all", said, not level)])
 
 
 def _steadiness(by_name: dict[str, dict]) -> list[str]:
@@ -124,8 +122,8 @@ def _steadiness(by_name: dict[str, dict]) -> list[str]:
     new = "cut" in ours and ours["cut"]["cosine_cut"]["value"] < APART
     lines += [
         "",
-        f"Above {ALIKE:g} where the view or a thing moves: {_mark(steady)}. Below {APART:g} at cuts: "
-        f"{_mark(new)}.",
+        f"Above {ALIKE:g} where the view or a thing moves: {marked(steady)}. Below {APART:g} at cuts: "
+        f"{marked(new)}.",
     ]
     return lines
 
@@ -136,7 +134,3 @@ def _alike(found: dict | None, at: str) -> str:
     cosine, overlap = found[f"cosine{at}"], found[f"overlap{at}"]
     low, high = cosine["interval"]
     return f"{cosine['value']:.2f} [{low:.2f}, {high:.2f}] ({overlap['value']:.2f})"
-
-
-def _mark(met: bool) -> str:
-    return "reached" if met else "not reached"

@@ -1,4 +1,28 @@
-"""Words that several of the tables share."""
+"""What several of the tables share."""
+
+BUDGET = 0.2  # the share of the tokens that most tables speak of
+
+
+def at_a_fifth(summary: dict) -> dict[str, dict]:
+    """The entry of each method at a fifth of the tokens; stock's is at all of them."""
+    return {e["method"]: e for e in summary["methods"] if e["budget"] in (1.0, BUDGET)}
+
+
+def aims_table(rows: list[tuple[str, str, str, bool | None]]) -> list[str]:
+    """Lines of a table: what is asked, how much of it, what was found, and whether that is enough.
+
+    A bar of None is none.
+    """
+    lines = ["| in percent | aim | found | |", "|---|---|---|---|"]
+    return lines + [
+        f"| {what} | {aim} | {found} | {'' if met is None else marked(met)} |"
+        for what, aim, found, met in rows
+    ]
+
+
+def marked(met: bool) -> str:
+    """Whether an aim is met, in words."""
+    return "reached" if met else "not reached"
 
 
 def percent(measure: dict | None, sign: str = "") -> str:
