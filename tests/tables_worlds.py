@@ -12,10 +12,10 @@ METHODS = ("stock", "downsample", "divprune", "arr-coc")
 ASKED = {
     "scenes": "1,024 tokens",
     "scenes-512": "256 tokens",
-    "hand-512": "256 tokens, a hand that was held out",
-    "hand-512-instruction": "the same, with the usual instruction",
-    "hand-1024": "1,024 tokens, a hand that was held out",
-    "hand-1024-instruction": "the same, with the usual instruction",
+    "hand-512": "256 tokens, held-out hand",
+    "hand-512-instruction": "256 tokens, held-out hand, usual instruction",
+    "hand-1024": "1,024 tokens, held-out hand",
+    "hand-1024-instruction": "1,024 tokens, held-out hand, usual instruction",
 }
 # Aims in stock's right answers, over all kinds of a folder or of one kind.
 OVERALL = {"scenes": 0.9, "scenes-512": 0.88} | dict.fromkeys(list(ASKED)[2:], 0.75)
