@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 
 import av
 import numpy as np
@@ -13,6 +15,22 @@ from arr_coc.clips import Clip, clip_of, read_clip
 
 SIZE = (160, 96)
 KINDS = {"mp4": ("libx264", "yuv420p"), "webm": ("libvpx-vp9", "yuv420p"), "gif": ("gif", "rgb8")}
+
+
+# Says by how many bytes reading a file raises the most memory that a process has held.
+READING = """
+import re, sys
+from pathlib import Path
+import av
+from arr_coc.clips import read_clip
+
+def held():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+before = held()
+clip = read_clip(sys.argv[1], frames=int(sys.argv[2]))
+print(len(clip.frames), held() - before)
+"""
 
 
 def shade(number: int) -> int:
@@ -119,6 +137,17 @@ def test_a_rotated_clip_stands_upright(rotation, blue):
 def test_large_frames_are_shrunk_as_they_are_decoded():
     clip = read_clip(film(n=2, size=(1920, 1080)), useful=100_000)
     assert clip.frames[0].size == (422, 237)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc elsewhere")
+def test_of_large_frames_few_are_held_at_once(tmp_path):
+    path, n, (width, height) = tmp_path / "clip.mp4", 24, (3840, 2160)
+    path.write_bytes(film(n=n, size=(width, height), codec="mpeg4"))
+    read = [sys.executable, "-c", READING, str(path), str(n)]
+    done = subprocess.run(read, capture_output=True, text=True, check=True)
+    frames, grown = map(int, done.stdout.split())
+    assert frames == n
+    assert grown < n * width * height * 3 / 2, "half of the frames, as they are decoded"
 
 
 def test_frames_and_their_times_become_a_clip():
