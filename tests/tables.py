@@ -17,7 +17,7 @@ from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
-from tests.tables_benchmark import benchmark_block, overheads
+from tests.tables_benchmark import benchmark_block, draw_times, overheads
 from tests.tables_clips import answers_block, clips_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
@@ -329,6 +329,7 @@ def write() -> None:
         pattern = re.compile(BLOCK.format(name=name), re.S)
         page.write_text(pattern.sub(lambda m, t=table: m[1] + t + m[3], page.read_text()))
     (BASE / "README.md").write_text(base_card())
+    draw_times(ROOT / "docs" / "times.png")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
-"""The table of docs/evaluation.md of times at the 2B shapes, and what of them is ARR-COC's own work."""
+"""Times at the 2B shapes: a table, a figure, and how much of them is ARR-COC's own work."""
 
 import json
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
+from arr_coc.config import SHARE
+from arr_coc.evaluate.plots import save, style
+from arr_coc.page.chart import plain
 from arr_coc.page.times import at_usual_share
-from arr_coc.peers.names import STOCK
+from arr_coc.peers.names import OURS, STOCK
 
 BENCHMARK = Path(__file__).parent.parent / "results" / "benchmark-2b-cpu.json"
 LOOKS = {
@@ -51,6 +56,35 @@ def benchmark_block() -> str:
         f"`{report['command'].strip()}` ([all stages](../results/{BENCHMARK.name}))."
     )
     return f"{text}\n\n" + "\n".join(rows) + "\n"
+
+
+def draw_times(out: Path) -> None:
+    """Store a figure of seconds to the first word against a picture's visual tokens, at the usual share.
+
+    Of one size there is nothing to draw.
+    """
+    report = json.loads(BENCHMARK.read_text())
+    cases = {STOCK: STOCK, report["shipped"]: OURS}
+    cases |= {name: name for name in ("downsample", "pixelprune", "fastv")}
+    curves = {name: at_usual_share(report["summary"], case) for case, name in cases.items()}
+    if len(curves[STOCK]) < 2:
+        return
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for name, by_size in curves.items():
+        seconds = [entry["time_to_first_token_s"]["median"] for entry in by_size.values()]
+        axes.plot(list(by_size), seconds, label=plain(name), **style(name, list(curves)))
+    axes.set(
+        title=f"Time to the first word at the shapes of Qwen3-VL-2B, {SHARE:.0%} of the tokens kept",
+        xlabel="visual tokens of the picture",
+        ylabel="seconds",
+        xticks=list(curves[STOCK]),
+    )
+    axes.set_ylim(0)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    save(figure, out)
 
 
 def overheads() -> tuple[float, float]:
