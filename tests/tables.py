@@ -18,12 +18,12 @@ from arr_coc.pretrain.card import card
 from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
 from tests.tables_benchmark import benchmark_block, draw_times, overheads
-from tests.tables_clips import answers_block, clips_block
+from tests.tables_clips import PACE, answers_block, clips_block, pace_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_serving import load_block, proof_block
 from tests.tables_shared import BUDGET, aims_table, at_a_fifth, made_by, percent
-from tests.tables_training import labels_block, memory_block, tensions_block
+from tests.tables_training import UNSURE, labels_block, memory_block, tensions_block, unsure_block
 from tests.tables_worlds import control_block, first_word_block, world_aims_block, worlds_block
 
 ROOT = Path(__file__).parent.parent
@@ -313,6 +313,10 @@ BLOCKS = {
 for world in ("clips", "pictures"):
     if (RESULTS / world).is_dir():
         BLOCKS[f"answers on {world}"] = (ROOT / "docs" / "clips.md", partial(answers_block, world))
+if PACE.is_file():
+    BLOCKS["pace"] = (ROOT / "docs" / "clips.md", pace_block)
+if UNSURE.is_file():
+    BLOCKS["unsure"] = (ROOT / "docs" / "training.md", unsure_block)
 if (RESULTS / "scenes-512").is_dir():
     BLOCKS |= {
         "worlds": (DETAILS, worlds_block),

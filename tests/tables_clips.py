@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.tables_shared import aims_table, made_by, marked, percent
+from tests.tables_shared import WEIGHTS, aims_table, made_by, marked, percent
 
 RESULTS = Path(__file__).parent.parent / "results"
 REPORT = RESULTS / "benchmark-clips-2b-cpu.json"
@@ -44,6 +44,29 @@ def _typed(command: str, flag: str) -> str:
     """What was typed after a flag."""
     words = command.split()
     return words[words.index(flag) + 1]
+
+
+# --- the numbers that clips have of their own ---
+
+PACE = WEIGHTS / "pace.json"
+PACES = {"none": "neither", "start": "where training began", "learned": "**learned**"}
+
+
+def pace_block() -> str:
+    """What decay, boost and lean became, and of how many questions each kept the evidence."""
+    report = json.loads(PACE.read_text())
+    lines = ["| | decay | boost | lean, nats | evidence kept, % of questions |", "|---" * 5 + "|"]
+    for name, words in PACES.items():
+        row = report["numbers"][name]
+        numbers = " | ".join(f"{row[key]:.2f}" for key in ("decay", "boost", "lean"))
+        kept = percent({"value": row["kept"] / row["n"], "interval": row["interval"]})
+        lines.append(f"| {words} | {numbers} | {kept} |")
+    text = (
+        f"Learned from {report['questions_learned_from']:,} questions about drawn clips, compared on "
+        f"{report['numbers']['learned']['n']:,} others, development clips of 8 moments at a fifth of the "
+        f"tokens. Made with `{report['command']}`."
+    )
+    return "\n".join(lines) + f"\n\n{text}\n"
 
 
 # --- answers ---

@@ -1,5 +1,9 @@
 """What several of the tables share."""
 
+from pathlib import Path
+
+WEIGHTS = Path(__file__).parent.parent / "arr_coc" / "bundled" / "arr-coc"
+
 BUDGET = 0.2  # the share of the tokens that most tables speak of
 
 

@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+from tests.tables_shared import WEIGHTS, percent
+
 RESULTS = Path(__file__).parent.parent / "results"
 MEMORY, LABELS = RESULTS / "training-memory.json", RESULTS / "labels.json"
 TENSIONS = RESULTS / "tensions.json"
+UNSURE = WEIGHTS / "unsure.json"
 # What the tensions should do, as `arr_coc.tensions` calls it, in words.
 BARS = {
     "compress, whole less fine": "compress, asked for the whole less asked to read: at least",
@@ -86,6 +89,26 @@ def tensions_block() -> str:
         "Development scenes, bundled base, 95 % bootstrap intervals, from "
         f"[{TENSIONS.name}](../results/{TENSIONS.name}) and [parts](../results/parts/summary.json). Where "
         "an interval holds 0 nothing was found."
+    )
+    return "\n".join(lines) + f"\n\n{text}\n"
+
+
+def unsure_block() -> str:
+    """What share "auto" spends and loses under each bound of the first word's entropy."""
+    report = json.loads(UNSURE.read_text())
+    lines = [
+        "| bound, nats | tokens, mean | 95th percentile | minus the usual share |",
+        "|---" * 4 + "|",
+    ]
+    for bound, own in report["bounds"].items():
+        spent = own["share"]["all"]
+        name = f"**{bound}**" if float(bound) == report["unsure"] else bound
+        lost = percent(own["minus_usual"], "+")
+        lines.append(f"| {name} | {spent['mean']:.1%} | {spent['p95']:.1%} | {lost} |")
+    n = next(iter(report["bounds"].values()))["n"]
+    text = (
+        f"On {n:,} questions about development scenes of {' x '.join(map(str, report['size']))} pixels; in "
+        f"bold what the weights hold. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 
