@@ -2,12 +2,11 @@
 
     torchrun --nproc_per_node 2 -m arr_coc.train.scan --world large --hand any --minutes 60 \
         --device cpu --out runs/scan
-    python -m arr_coc.train --init runs/scan --context glance --out runs/arr-coc
 
 Of the base only the words' embeddings are needed, which stay as they are. Scenes of development seeds then
-say how much of the evidence the highest scores cover. OUT gets the part as ARR-COC weights, to which
-`arr_coc.train --init` adds the others; OUT.work the checkpoints, from which `--resume` goes on. The last
-line on stdout is JSON.
+say how much of the evidence the highest scores cover. OUT gets the part as ARR-COC weights, beside which
+`arr_coc.train --init` trains the others (docs/training.md); OUT.work the checkpoints, from which `--resume`
+goes on. The last line on stdout is JSON.
 """
 
 import argparse
