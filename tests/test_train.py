@@ -247,10 +247,27 @@ def test_without_answers_pictures_without_boxes_are_still_looked_at(bundled, sam
     assert torch.equal(*(group.evidence for group in groups)) and groups[0].evidence.any()
 
 
-def test_what_only_mends_is_not_trained_without_answers(capsys):
-    with pytest.raises(SystemExit):
-        train.parse(["--out", "x", "--parts", "adapter", "--no-answers"])
-    assert "--no-answers trains no adapter" in capsys.readouterr().err
+def test_what_only_mends_learns_without_answers_from_the_full_encoder(
+    bundled, samples, monkeypatch
+):
+    parts = components.for_base(
+        bundled.model.config, bundled.attention_layers, list(ALL_PARTS), glances=True
+    )
+    for name in ALL_PARTS:
+        getattr(parts, name).requires_grad_(name == "adapter")
+    monkeypatch.setattr(frozen, "answer_logits", None)  # the base is asked nothing
+    module = Learner(bundled, parts, answers=False)
+    before = module(samples)["loss"]
+    assert float(before.detach()) == pytest.approx(1)
+    optimizer = torch.optim.AdamW(module.parts.adapter.parameters(), 1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = module(samples)["loss"]
+        loss.backward()
+        optimizer.step()
+    assert float(loss) < 0.99
+    reached = {n.split(".")[1] for n, p in module.named_parameters() if p.grad is not None}
+    assert reached == {"adapter"}
 
 
 def test_noise_changes_with_the_epoch(bundled, samples):

@@ -22,7 +22,7 @@ from arr_coc.train.data import LABELS, Sample
 from arr_coc.train.decision import SHARES, Decision, decide
 from arr_coc.train.frozen import Group, gather
 from arr_coc.train.labels import relabel
-from arr_coc.train.losses import WEIGHTS, question_losses
+from arr_coc.train.losses import WEIGHTS, decides, question_losses
 from arr_coc.train.people import People
 from arr_coc.train.stages import BY_NAME
 
@@ -48,7 +48,8 @@ class Learner(nn.Module):
         """`seed` keys the noise; `budgets` are shares of an image's tokens, of which each question is
         given one, drawn evenly; `passes` says how many questions the base is asked at a time,
         `labels` (one of `data.LABELS`) where questions without boxes should look. Without `answers` it is
-        asked nothing: the decision is learned from boxes and words, and what mends encodings stays.
+        asked nothing: the decision is learned from boxes and words, and what mends encodings stays; where
+        nothing else is trained, it learns from the full encoder's tokens.
         """
         super().__init__()
         self.parts = parts
@@ -56,8 +57,8 @@ class Learner(nn.Module):
         self._base = [host.with_policies({"training": parts})]
         host.model.requires_grad_(False)
         self.seed, self.budgets, self.asking, self.labels = seed, budgets, passes, labels
-        self.answers = answers
-        if not answers:
+        self.answers, self.distils = answers, not answers and not decides(parts)
+        if not answers and not self.distils:
             for name in ENCODING_PARTS:
                 if part := getattr(parts, name):
                     part.requires_grad_(False)
@@ -92,7 +93,8 @@ class Learner(nn.Module):
         sums: dict[str, float] = defaultdict(float)
         weighted, count = [], 0
         for (stage, _), members in together.items():
-            group = gather(self.host, members, self.parts.context, answers=self.answers)
+            full = self.answers or self.distils
+            group = gather(self.host, members, self.parts.context, answers=full)
             if self.labels == "crops":
                 relabel(self.host, group)
             count += len(group.questions)

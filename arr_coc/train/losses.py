@@ -17,6 +17,7 @@ from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import phrases
 from arr_coc.train.answering import (
+    HardSelection,
     answer_logits,
     detached_unless,
     hard_selection,
@@ -78,15 +79,15 @@ def question_losses(
         epoch: turns the questions between the soft and the hard way of asking.
         passes: how many questions are asked at a time.
         people: what visitors said of maps, which goes before what words suggest.
-        answers: whether the base is asked; otherwise there are the losses of the decision alone.
+        answers: whether the base is asked; otherwise there are the losses of the decision alone or, where
+            no part of it is trained, the distance of kept tokens to the full encoder's.
     """
-    trains_decision = any(
-        parameter.requires_grad
-        for name, parameter in parts.named_parameters()
-        if name.split(".")[0] not in ENCODING_PARTS
-    )
+    trains_decision = decides(parts)
     losses = decision_losses(host, parts, group, decision, people) if trains_decision else {}
     if not answers:
+        if not trains_decision:
+            every = range(len(group.questions))
+            losses["distil"] = _remaining(hard_selection(host, parts, group, decision, every))
         return QuestionLosses(losses, {})
     mends = any(getattr(parts, name) is not None for name in ENCODING_PARTS)
     hard = hard_rows(group, epoch=epoch, mends=mends, trains_decision=trains_decision)
@@ -102,8 +103,7 @@ def question_losses(
         adapted = detached_unless(learnable, selection.adapted)
         mended = asked.losses(hard, adapted, selection.shares)
         losses["mended"] = _placed(mended, hard, group)
-        remaining = remaining_distance(selection.partial, selection.adapted, selection.full)
-        losses["distil"] = _placed(remaining, hard, group)
+        losses["distil"] = _placed(_remaining(selection), hard, group)
         observed["kept"] = selection.partial[0].features.detach()
         observed["adapted"] = selection.adapted[0].features.detach()
     observed["logits"] = asked.first
@@ -134,6 +134,15 @@ class _Answers:
             return answer_loss(self.host, self.group, logits)
 
         return chunked(self.host, self.passes, of_chunk, tokens, shares)
+
+
+def decides(parts: Components) -> bool:
+    """Whether any part is trained that decides where to look."""
+    return any(
+        parameter.requires_grad
+        for name, parameter in parts.named_parameters()
+        if name.split(".")[0] not in ENCODING_PARTS
+    )
 
 
 def hard_rows(group: Group, *, epoch: int, mends: bool, trains_decision: bool) -> list[int]:
@@ -299,6 +308,10 @@ def remaining_distance(
             for before, after, target in zip(partial, adapted, full)
         ]
     )
+
+
+def _remaining(selection: HardSelection) -> Tensor:
+    return remaining_distance(selection.partial, selection.adapted, selection.full)
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from arr_coc import provenance
 from arr_coc.commands import add_dtype
-from arr_coc.components import ENCODING_PARTS, PARTS
+from arr_coc.components import PARTS
 from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
 from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
@@ -161,7 +161,8 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
                      f"(default: {' '.join(map(str, SHARES))})")  # fmt: skip
     run.add_argument("--no-answers", dest="answers", action="store_false",
                      help="learn where to look from boxes and words alone: the base is asked nothing, "
-                     "which is many times faster; adapter and lora stay as they are")  # fmt: skip
+                     "which is many times faster; adapter and lora stay as they are, or with --only "
+                     "learn from the full encoder's tokens")  # fmt: skip
     run.add_argument("--accumulate", type=int, default=1)
     run.add_argument("--chunk", type=int, default=ROWS, metavar="QUESTIONS",
                      help="that go through the base and back together; fewer take less memory "
@@ -215,9 +216,6 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
     if wrong := [share for share in args.budgets if not 0 < share < 1]:
         p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
     given = vars(args) | {"parts": args.parts or default_parts(args.init, args.context)}
-    if not args.answers and set(args.only or given["parts"]) <= set(ENCODING_PARTS):
-        named = " ".join(args.only or given["parts"])
-        p.error(f"--no-answers trains no {named}: expected a part that decides where to look")
     return Settings(**given, command=provenance.command(MODULE, provenance.typed(argv)))
 
 
