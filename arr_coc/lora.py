@@ -9,7 +9,7 @@ changes, bit for bit. Low-rank adaptation is Hu et al., 2106.09685.
 import torch
 from torch import Tensor, nn
 
-RANK = 16
+RANK = 32
 
 
 class EncoderLoRA(nn.Module):
