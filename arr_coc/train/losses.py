@@ -87,7 +87,8 @@ def question_losses(
     if not answers:
         if not trains_decision:
             every = range(len(group.questions))
-            losses["distil"] = _remaining(hard_selection(host, parts, group, decision, every))
+            selection = hard_selection(host, parts, group, decision, every)
+            losses["distil"] = _remaining(selection) + _idle(selection.adapted)
         return QuestionLosses(losses, {})
     mends = any(getattr(parts, name) is not None for name in ENCODING_PARTS)
     hard = hard_rows(group, epoch=epoch, mends=mends, trains_decision=trains_decision)
@@ -312,6 +313,12 @@ def remaining_distance(
 
 def _remaining(selection: HardSelection) -> Tensor:
     return remaining_distance(selection.partial, selection.adapted, selection.full)
+
+
+def _idle(tokens: Sequence[TokenSet]) -> Tensor:
+    """`(R,)` of 0, with a gradient of 0 for DeepStack planes: several processes wait for one of every
+    parameter."""
+    return torch.stack([sum(0 * plane.float().sum() for plane in own.deepstack) for own in tokens])
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:
