@@ -230,7 +230,7 @@ def test_without_answers_the_decision_learns_the_same_from_boxes_and_words(
     )
     module = Learner(bundled, parts, answers=False)
     module.watching = True
-    found = module.losses(gather(bundled, samples, answers=False))
+    found = module.losses(gather(bundled, samples, in_full=False))
     assert set(found) == set(expected) - {"answer", "mended", "distil"}
     assert all(torch.allclose(found[name], expected[name]) for name in found)
     module(samples)["loss"].backward()
@@ -243,7 +243,7 @@ def test_without_answers_the_decision_learns_the_same_from_boxes_and_words(
 def test_without_answers_pictures_without_boxes_are_still_looked_at(bundled, samples):
     bare = [replace(q, boxes=(), is_located=False) for q in samples[0].questions]
     sample = replace(samples[0], questions=tuple(bare))
-    groups = [gather(bundled, [sample], answers=answers) for answers in (True, False)]
+    groups = [gather(bundled, [sample], in_full=in_full) for in_full in (True, False)]
     assert torch.equal(*(group.evidence for group in groups)) and groups[0].evidence.any()
 
 

@@ -192,12 +192,12 @@ class Group:
 
 @torch.no_grad()
 def gather(
-    host: ARRCOCQwen, samples: list[Sample], context: str = "cells", *, answers: bool = True
+    host: ARRCOCQwen, samples: list[Sample], context: str = "cells", *, in_full: bool = True
 ) -> Group:
     """Run the frozen passes for samples whose pictures have one grid.
 
     `context` is what kept cells will be encoded with; the glance and the maps are those that go with it.
-    Without `answers`, pictures all of whose questions have boxes are not encoded in full.
+    Without `in_full`, pictures all of whose questions have boxes are not encoded in full.
     """
     pictures = [host.picture(s.image) for s in samples]
     grid = pictures[0].grid
@@ -205,7 +205,7 @@ def gather(
     questions = [question for sample in samples for question in sample.questions]
     prompts = [host.prompt(pictures[p], q.text) for p, q in zip(picture_of, questions)]
     unboxed = [not q.boxes and not q.is_located for q in questions]
-    full_tokens = encode_full(host, pictures) if answers or any(unboxed) else []
+    full_tokens = encode_full(host, pictures) if in_full or any(unboxed) else []
     small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures, context)))
     shown = [small_tokens[p] for p in picture_of]
     glances = readings(host, prompts, shown, _glance_grid(pictures[0], context))

@@ -57,8 +57,8 @@ class Learner(nn.Module):
         self._base = [host.with_policies({"training": parts})]
         host.model.requires_grad_(False)
         self.seed, self.budgets, self.asking, self.labels = seed, budgets, passes, labels
-        self.answers, self.distils = answers, not answers and not decides(parts)
-        if not answers and not self.distils:
+        self.answers, self.in_full = answers, answers or not decides(parts)
+        if not self.in_full:  # there is nothing to correct towards
             for name in ENCODING_PARTS:
                 if part := getattr(parts, name):
                     part.requires_grad_(False)
@@ -93,8 +93,7 @@ class Learner(nn.Module):
         sums: dict[str, float] = defaultdict(float)
         weighted, count = [], 0
         for (stage, _), members in together.items():
-            full = self.answers or self.distils
-            group = gather(self.host, members, self.parts.context, answers=full)
+            group = gather(self.host, members, self.parts.context, in_full=self.in_full)
             if self.labels == "crops":
                 relabel(self.host, group)
             count += len(group.questions)
