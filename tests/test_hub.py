@@ -538,7 +538,11 @@ def test_what_is_no_id_is_refused(name, capsys):
         hub_settings.repo_id(name)
 
 
-def test_the_commands_of_the_documentation_are_commands():
+def test_the_commands_of_the_documentation_are_commands(tmp_path, monkeypatch):
+    """Where they are given, `runs/scan` holds what the command before it has made."""
+    (tmp_path / "runs" / "scan").mkdir(parents=True)
+    (tmp_path / "runs" / "scan" / "config.json").write_text(json.dumps({"parts": ["scan"]}))
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "publishing.md").read_text()
     both = f"{text}\n{(ROOT / 'docs' / 'training.md').read_text()}".replace("\\\n", " ")
     matches = re.findall(r"^(?:python|torchrun) .*-m arr_coc\.([\w.]+) (.*)$", both, re.M)
