@@ -122,7 +122,10 @@ def _axis_taps(position: Tensor, size: int, side: int) -> tuple[Tensor, Tensor]:
     """`(P,)` coordinates on an axis of `size` -> `(P, 2)` taps and weights on one of `side`."""
     # The first and the last patch of the picture meet the first and the last row of the table
     # (align_corners); coarse cells at the edge may reach half a patch beyond and are clamped.
-    source = (position * (side - 1) / max(size - 1, 1)).clamp(0, side - 1)
+    # By a tensor, as the stock model does: CUDA divides by a number by multiplying with its inverse, and
+    # what differs in the last bit is no longer the stock encoder.
+    last = torch.full_like(position, max(size - 1, 1))
+    source = (position * (side - 1) / last).clamp(0, side - 1)
     floor = source.floor()
     taps = floor.long()[:, None] + torch.arange(2, device=position.device)
     distance = (source - floor)[:, None] - torch.arange(2, device=position.device)

@@ -223,7 +223,9 @@ def surrounded(
 
 def turned(visual: nn.Module, positions: Tensor) -> Angles:
     """The angles of a tower's rotary embedding at patch coordinates `(P, 2)`."""
-    weight = visual.patch_embed.proj.weight  # told for its dtype and device alone
+    weight = (
+        visual.pos_embed.weight
+    )  # told for its dtype and device alone; patch_embed may be fused
     return visual.rotary_pos_emb(weight, positions.to(weight.device))
 
 
