@@ -1,70 +1,50 @@
 """The fused patch embedding, which models on CUDA are loaded with: the same looks and answers.
 
-Transformers fuses for a whole process and for good, so each model is asked in a process of its own.
+Transformers fuses for a whole process and for good, so the fused model is asked in a process of its own.
 """
 
 import json
 import subprocess
 import sys
 
-import pytest
 import torch
+from transformers import AutoTokenizer, Qwen2VLImageProcessorPil, Qwen3VLForConditionalGeneration
 
-from tests.app_server import ROOT
-
-ASKED = """
-import json, sys
-from transformers import (
-    AutoTokenizer, Qwen2VLImageProcessorPil, Qwen3VLForConditionalGeneration,
-)
 from arr_coc.config import Config
+from arr_coc.qwen import cells
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.scene import make_scene
+from tests.app_server import ROOT
 
-fused = {"fusion_config": {"patch_embeddings": True}} if sys.argv[1] == "fused" else {}
-model = Qwen3VLForConditionalGeneration.from_pretrained(
-    BUNDLED_BASE, attn_implementation="sdpa", **fused
-)
-host = ARRCOCQwen(
-    model,
-    AutoTokenizer.from_pretrained(BUNDLED_BASE),
-    Qwen2VLImageProcessorPil.from_pretrained(BUNDLED_BASE),
-)
-scene = make_scene(900_000_000)
-found = {"embedding": type(model.model.visual.patch_embed).__name__, "answers": [], "kept": []}
-for context in ("glance", "cells", "none"):
-    for question in scene.questions[:3]:
+
+def asked(**options) -> dict:
+    """What a host loaded with these options embeds patches with, keeps and answers, by context."""
+    model = Qwen3VLForConditionalGeneration.from_pretrained(
+        BUNDLED_BASE, attn_implementation="sdpa", **options
+    )
+    tokenizer = AutoTokenizer.from_pretrained(BUNDLED_BASE)
+    host = ARRCOCQwen(model, tokenizer, Qwen2VLImageProcessorPil.from_pretrained(BUNDLED_BASE))
+    scene, found = make_scene(900_000_000), {}
+    for context in ("glance", "cells", "none"):
         config = Config(share=0.2, context=context)
-        result = host.generate(scene.image, question.text, config=config)
-        realization = result.realization
-        assert not realization.fallback, realization.fallback
-        found["answers"].append(result.text)
-        found["kept"].append(realization.allocation.native_index().tolist())
-print(json.dumps(found))
-"""
+        answer = host.generate(scene.image, scene.questions[0].text, config=config)
+        assert not answer.realization.fallback, answer.realization.fallback
+        found[context] = answer.text, answer.realization.allocation.native_index().tolist()
+    return {"embedding": type(model.model.visual.patch_embed).__name__, "found": found}
 
 
-@pytest.fixture(scope="module")
-def asked() -> dict[str, dict]:
-    """What each model answered and kept, by the name of its patch embedding."""
-    found = {}
-    for name in ("plain", "fused"):
-        command = [sys.executable, "-c", ASKED, name]
-        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-        found[name] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def test_a_fused_model_looks_and_answers_alike():
+    command = [sys.executable, "-m", "tests.test_fused"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    fused = json.loads(done.stdout.splitlines()[-1])
+    plain = json.loads(json.dumps(asked()))
+    assert fused["embedding"] == "Fused" + plain["embedding"]
+    assert fused["found"] == plain["found"]
 
 
-def test_a_fused_model_looks_and_answers_alike(asked):
-    fused, plain = asked["fused"], asked["plain"]
-    assert fused.pop("embedding") == "Fused" + plain.pop("embedding")
-    assert fused == plain
-
-
-def test_dividing_by_a_tensor_is_what_the_stock_model_does():
-    """CUDA's division by a number differs in the last bit; on the CPU both are alike, so ask the code."""
-    from arr_coc.qwen import cells
+def test_positions_are_divided_by_a_tensor_as_the_stock_model_does():
+    """CUDA's division by a number differs in the last bit; on the CPU both are alike, so watch it."""
 
     class Strict(torch.Tensor):
         """A tensor that is only ever divided by tensors."""
@@ -78,3 +58,7 @@ def test_dividing_by_a_tensor_is_what_the_stock_model_does():
     positions = torch.rand(7, 2).as_subclass(Strict)
     index, weight = cells.interpolation_taps(positions, (6, 9), 32)
     assert index.shape == weight.shape == (7, 4)
+
+
+if __name__ == "__main__":
+    print(json.dumps(asked(fusion_config={"patch_embeddings": True})))
