@@ -223,9 +223,8 @@ def surrounded(
 
 def turned(visual: nn.Module, positions: Tensor) -> Angles:
     """The angles of a tower's rotary embedding at patch coordinates `(P, 2)`."""
-    weight = (
-        visual.pos_embed.weight
-    )  # told for its dtype and device alone; patch_embed may be fused
+    # Told for its dtype and device alone; `patch_embed` may be fused, and has no weight of one name.
+    weight = visual.pos_embed.weight
     return visual.rotary_pos_emb(weight, positions.to(weight.device))
 
 
