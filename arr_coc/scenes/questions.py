@@ -140,6 +140,7 @@ class Thing:
     `colour` is None for a thing in several colours of its own, whose colour nobody is asked.
     `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value",
     "entry" or "cell" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
+    `label_box` is where the name of an entry or a bar is written.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Thing:
     detail_kind: str | None = None
     detail: str | None = None
     detail_box: Box | None = None
+    label_box: Box | None = None
 
 
 def ask(
@@ -228,7 +230,18 @@ def _ask_detail(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Questi
     for thing in _unique(things):
         if thing.detail_kind == _DETAIL_OF[kind]:
             text = _phrase(rng, kind, thing.name)
-            yield Question(text, thing.detail, kind, (thing.detail_box,))
+            yield Question(text, thing.detail, kind, read_with(thing))
+
+
+def read_with(thing: Thing) -> tuple[Box, ...]:
+    """All that must be seen to read what a thing carries: that, and what tells whose it is.
+
+    A number lies within its sign, which is found where it is; a price hangs below its thing, and an
+    entry or a bar has its name written elsewhere.
+    """
+    if thing.label_box is not None:
+        return thing.label_box, thing.detail_box
+    return (thing.box, thing.detail_box) if thing.detail_kind == "price" else (thing.detail_box,)
 
 
 def ask_by_colour(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Question]:
@@ -239,7 +252,7 @@ def ask_by_colour(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Ques
         several = names.count(thing.name) > 1 and looks.count(look) == 1
         if several and thing.detail_kind == _DETAIL_OF[kind]:
             text = _phrase(rng, kind, f"{thing.colour} {thing.name}")
-            yield Question(text, thing.detail, kind, (thing.detail_box,))
+            yield Question(text, thing.detail, kind, read_with(thing))
 
 
 def _ask_where(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
@@ -326,8 +339,9 @@ def _ask_extreme(
     which = int(rng.integers(2))
     ranked = sorted(numbered, key=lambda thing: int(thing.detail.lstrip("$")), reverse=bool(which))
     if ranked[0].detail != ranked[1].detail:
-        boxes = tuple(thing.detail_box for thing in numbered)
-        yield Question(_phrase(rng, keys[which]), ranked[0].name, kind, boxes)
+        read = [thing.detail_box for thing in numbered]
+        named = [box for box in read_with(ranked[0]) if box not in read]
+        yield Question(_phrase(rng, keys[which]), ranked[0].name, kind, (*read, *named))
 
 
 def _ask_count(rng: Rng, things: Sequence[Thing], name: str | None) -> Iterator[Question]:
