@@ -7,6 +7,10 @@ the vision encoder takes. What it sees is matched with the question at once and,
 the sign" is not where the sign is.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,6 +23,21 @@ WIDTHS = (32, 64, 128, 192)
 DILATIONS = (1, 2, 4, 8)  # of the convolutions that look over a cell's surroundings
 GROUPS = 4  # of channels that are normalized together
 CONTRAST = 4.0  # by which samples around grey are spread
+
+
+@contextmanager
+def narrow(device: torch.device) -> Iterator[None]:
+    """Convolutions are in bfloat16 where a CPU has tiles for it (AMX) and nothing is trained."""
+    if device.type != "cpu" or torch.is_grad_enabled() or not _has_tiles():
+        yield
+    else:
+        with torch.autocast("cpu", torch.bfloat16):
+            yield
+
+
+@cache
+def _has_tiles() -> bool:
+    return bool(torch.cpu.get_capabilities().get("amx_bf16"))
 
 
 class Moved(nn.Module):
@@ -63,9 +82,11 @@ class ScanMatch(nn.Module):
     def see(self, samples: Tensor) -> Tensor:
         """`(B, 3, FINE * h, FINE * w)` sRGB in [0, 1] -> `(B, width, h, w)`, whatever is asked."""
         seen = (samples.float() - 0.5) * CONTRAST
-        for halving, norm in zip(self.halvings, self.norms, strict=True):
-            seen = F.gelu(norm(halving(seen)))
-        return self.mixed(seen)
+        with narrow(seen.device):
+            seen = seen.contiguous(memory_format=torch.channels_last)
+            for halving, norm in zip(self.halvings, self.norms, strict=True):
+                seen = F.gelu(norm(halving(seen)))
+            return self.mixed(seen).float()
 
     def forward(self, seen: Tensor, embedding: Tensor) -> Tensor:
         """`(B, width, h, w)` and `(B, D)` -> `(B, h, w)` nats."""
