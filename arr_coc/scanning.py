@@ -7,8 +7,7 @@ the vision encoder takes. What it sees is matched with the question at once and,
 the sign" is not where the sign is.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import cache
 
 import torch
@@ -25,18 +24,9 @@ GROUPS = 4  # of channels that are normalized together
 CONTRAST = 4.0  # by which samples around grey are spread
 
 
-@contextmanager
-def narrow(device: torch.device) -> Iterator[None]:
-    """Convolutions are in bfloat16 where a CPU has tiles for it (AMX) and nothing is trained."""
-    if device.type != "cpu" or torch.is_grad_enabled() or not _has_tiles():
-        yield
-    else:
-        with torch.autocast("cpu", torch.bfloat16):
-            yield
-
-
 @cache
-def _has_tiles() -> bool:
+def has_tiles() -> bool:
+    """Whether this CPU multiplies matrices of bfloat16 in tiles (AMX)."""
     return bool(torch.cpu.get_capabilities().get("amx_bf16"))
 
 
@@ -82,7 +72,9 @@ class ScanMatch(nn.Module):
     def see(self, samples: Tensor) -> Tensor:
         """`(B, 3, FINE * h, FINE * w)` sRGB in [0, 1] -> `(B, width, h, w)`, whatever is asked."""
         seen = (samples.float() - 0.5) * CONTRAST
-        with narrow(seen.device):
+        # In bfloat16 where a CPU is fast in it, but as autocast has it while training.
+        fast = seen.device.type == "cpu" and not self.training and has_tiles()
+        with torch.autocast("cpu", torch.bfloat16) if fast else nullcontext():
             seen = seen.contiguous(memory_format=torch.channels_last)
             for halving, norm in zip(self.halvings, self.norms, strict=True):
                 seen = F.gelu(norm(halving(seen)))

@@ -15,7 +15,8 @@ import numpy as np
 from arr_coc.scenes import drawing, wordings
 from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.facts import Facts
-from arr_coc.scenes.questions import PLURALS, Question, Thing, neighbour, read_with
+from arr_coc.scenes.phrasings import PLURALS
+from arr_coc.scenes.questions import Question, Thing, neighbour, read_with
 from arr_coc.scenes.wordings import worded
 from arr_coc.scenes.writing import QUARTERS
 
