@@ -27,7 +27,8 @@ CONTRAST = 4.0  # by which samples around grey are spread
 @cache
 def has_tiles() -> bool:
     """Whether this CPU multiplies matrices of bfloat16 in tiles (AMX)."""
-    return bool(torch.cpu.get_capabilities().get("amx_bf16"))
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)  # not in every torch
+    return bool(capabilities().get("amx_bf16"))
 
 
 class Moved(nn.Module):
