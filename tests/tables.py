@@ -19,6 +19,7 @@ from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
 from tests.tables_benchmark import benchmark_block, draw_times, overheads
 from tests.tables_clips import PACE, answers_block, clips_block, pace_block
+from tests.tables_gpu import gpu_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_serving import load_block, proof_block
@@ -259,6 +260,7 @@ def next_best(ranked: list[tuple[str, float]]) -> str:
 
 BLOCKS = {
     "benchmark": (DETAILS, benchmark_block),
+    "gpu": (DETAILS, gpu_block),
     "evaluation": (README, evaluation_block),
     "budgets": (DETAILS, budgets_block),
     "aims": (DETAILS, aims_block),
