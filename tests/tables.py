@@ -266,7 +266,6 @@ BLOCKS = {
     "aims": (DETAILS, aims_block),
     "methods": (DETAILS, methods_block),
     "parts": (DETAILS, lambda: variants_block("parts")),
-    "ablations": (DETAILS, lambda: variants_block("ablations")),
     "easy": (DETAILS, easy_block),
     "page": (ROOT / "docs" / "page.md", page_block),
     "memory": (ROOT / "docs" / "data.md", memory_block),
