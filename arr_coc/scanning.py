@@ -76,7 +76,8 @@ class ScanMatch(nn.Module):
         # In bfloat16 where a CPU is fast in it, but as autocast has it while training.
         fast = seen.device.type == "cpu" and not self.training and has_tiles()
         with torch.autocast("cpu", torch.bfloat16) if fast else nullcontext():
-            seen = seen.contiguous(memory_format=torch.channels_last)
+            # Anew: a single picture passes for contiguous with any strides, and would take a slower way.
+            seen = seen.clone(memory_format=torch.channels_last)
             for halving, norm in zip(self.halvings, self.norms, strict=True):
                 seen = F.gelu(norm(halving(seen)))
             return self.mixed(seen).float()
