@@ -24,7 +24,8 @@ REACH = 1
 # Maps are multiplied, so that a place must both be asked for and hold something; below this a map
 # alone would veto a place.
 LEAST = 1e-3
-# Diversity lifts places far from the strongest ones by up to this much (part 29).
+# Diversity lifts places far from the strongest ones by up to this factor more (part 29, which adds it: then
+# a far corner outbids what is asked for a little, and learned maps differ by orders of magnitude).
 DIVERSITY_GAIN = 0.3
 # Cells that count as the strongest when distances are taken: one in TOP_SHARE.
 TOP_SHARE = 20
@@ -34,9 +35,9 @@ EPS = 1e-6
 # Compared as prefixes of whole words, in this order; English only, everything else stays neutral.
 LEXICON = {
     "fine": ("read|number|text|word|letter|date|price|cost|total|sign|plate|label|formula|code|say|"
-             "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 1.0, 0.85)),
-    "target": ("where|colou?r|which|who|what is on|is there|find|locate", (0.25, 0.65, 0.72)),
-    "many": ("how many|count|all|every|each|number of", (0.4, 0.45, 0.63)),
+             "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 1.0, 0.95)),
+    "target": ("where|colou?r|which|who|what is on|is there|find|locate", (0.25, 0.65, 0.92)),
+    "many": ("how many|count|all|every|each|number of", (0.4, 0.45, 0.9)),
     "whole": ("describe|scene|picture|image|happening|summar|overall|photo|mood|style|weather|general",
               (0.75, 0.35, 0.55)),
 }  # fmt: skip
@@ -154,11 +155,11 @@ def combine(
 
     `seed = near^(1-c) * prop^c * (FLOOR + e*persp + (1-e)*(1-persp))`, stretched to [0, 1], where near is
     `e * (largest part within REACH) + (1-e) * part`; then
-    `f^2*seed + (1-f^2)*lifted`, where lifted lifts places far from the strongest; then min-max per image
-    (an even map becomes 0.5 everywhere). Trained `scalars` replace FLOOR and DIVERSITY_GAIN and put
-    exponents on part, prop and the result, which are 1 in the fixed formula. The brief (part 29) adds the
-    maps with weights .4/.3/.3: then a place that merely stands out outbids one that the question points to.
-    Multiplying kept more of the answers' boxes (`python -m arr_coc.evaluate`).
+    `f^2*seed + (1-f^2)*lifted`, where lifted multiplies by up to 1 + DIVERSITY_GAIN at places far from the
+    strongest; then min-max per image (an even map becomes 0.5 everywhere). Trained `scalars` replace FLOOR
+    and DIVERSITY_GAIN and put exponents on part, prop and the result, which are 1 in the fixed formula. The
+    brief (part 29) adds the maps with weights .4/.3/.3: what merely stands out then outbids what is asked
+    for. Multiplying kept more of the answers' boxes (`python -m arr_coc.evaluate`).
 
     Args:
         propositional, perspectival: `(B, h, w)` in [0, 1].
@@ -190,7 +191,7 @@ def combine_each(
     relevances = []
     for seed in seeds:
         # Which places are strongest is a choice without a gradient; how strong they are keeps its own.
-        lifted = (seed + gain * distance_to_strongest(seed.detach())) / (1 + gain)
+        lifted = seed * (1 + gain * distance_to_strongest(seed.detach())) / (1 + gain)
         relevances.append((1 - even) * seed + even * lifted)
     relevances = ranged(relevances)
     if isinstance(scalars.contrast, Tensor):  # 0 has no finite gradient under an exponent

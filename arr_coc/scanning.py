@@ -7,6 +7,9 @@ the vision encoder takes. What it sees is matched with the question at once and,
 the sign" is not where the sign is.
 """
 
+from contextlib import nullcontext
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,6 +22,13 @@ WIDTHS = (32, 64, 128, 192)
 DILATIONS = (1, 2, 4, 8)  # of the convolutions that look over a cell's surroundings
 GROUPS = 4  # of channels that are normalized together
 CONTRAST = 4.0  # by which samples around grey are spread
+
+
+@cache
+def has_tiles() -> bool:
+    """Whether this CPU multiplies matrices of bfloat16 in tiles (AMX)."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)  # not in every torch
+    return bool(capabilities().get("amx_bf16"))
 
 
 class Moved(nn.Module):
@@ -63,9 +73,14 @@ class ScanMatch(nn.Module):
     def see(self, samples: Tensor) -> Tensor:
         """`(B, 3, FINE * h, FINE * w)` sRGB in [0, 1] -> `(B, width, h, w)`, whatever is asked."""
         seen = (samples.float() - 0.5) * CONTRAST
-        for halving, norm in zip(self.halvings, self.norms, strict=True):
-            seen = F.gelu(norm(halving(seen)))
-        return self.mixed(seen)
+        # In bfloat16 where a CPU is fast in it, but as autocast has it while training.
+        fast = seen.device.type == "cpu" and not self.training and has_tiles()
+        with torch.autocast("cpu", torch.bfloat16) if fast else nullcontext():
+            # Anew: a single picture passes for contiguous with any strides, and would take a slower way.
+            seen = seen.clone(memory_format=torch.channels_last)
+            for halving, norm in zip(self.halvings, self.norms, strict=True):
+                seen = F.gelu(norm(halving(seen)))
+            return self.mixed(seen).float()
 
     def forward(self, seen: Tensor, embedding: Tensor) -> Tensor:
         """`(B, width, h, w)` and `(B, D)` -> `(B, h, w)` nats."""

@@ -19,6 +19,7 @@ from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
 from tests.tables_benchmark import benchmark_block, draw_times, overheads
 from tests.tables_clips import PACE, answers_block, clips_block, pace_block
+from tests.tables_gpu import gpu_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_serving import load_block, proof_block
@@ -157,39 +158,6 @@ def variants_block(name: str) -> str:
     return f"{made_by(summary)}\n\n" + "\n".join(rows) + "\n"
 
 
-def sweep_block() -> str:
-    """Accuracy by the scale at which small things are drawn, and where shrinking stops being enough."""
-    summary = json.loads((RESULTS / "sweep" / "summary.json").read_text())
-    right = {(e["method"], e["detail"]): e["overall"] for e in summary["methods"]}
-    kept = {
-        e["detail"]: e["against_stock"]["kept"]
-        for e in summary["methods"]
-        if e["method"] == "arr-coc"
-    }
-    leads = {e["detail"]: e["overall"] for e in summary["pairs"] if e["against"] == "downsample"}
-    details = sorted({detail for _, detail in right})
-    rows = [f"| | {' | '.join(f'detail x {d:g}' for d in details)} |"]
-    rows.append("|---" * (len(details) + 1) + "|")
-    for method in dict.fromkeys(m for m, _ in right):
-        rows.append(
-            f"| {method} | {' | '.join(percent(right.get((method, d))) for d in details)} |"
-        )
-    rows.append(
-        f"| arr-coc, share of stock kept | {' | '.join(percent(kept[d]) for d in details)} |"
-    )
-    rows.append(
-        f"| arr-coc minus downsample | {' | '.join(percent(leads[d], '+') for d in details)} |"
-    )
-    level = [d for d in details if leads[d] and leads[d]["interval"][0] <= 0]
-    words = ", ".join(f"x {d:g}" for d in level)
-    said = (
-        f"At detail {words} shrinking is as good."
-        if level
-        else "Shrinking loses at every size shown."
-    )
-    return f"{made_by(summary)} {said}\n\n" + "\n".join(rows) + "\n"
-
-
 def easy_block() -> str:
     """Accuracy on easy-VQA: each method at each budget, and how far ARR-COC is above it."""
     summary = json.loads((RESULTS / "easy-vqa" / "summary.json").read_text())
@@ -292,13 +260,12 @@ def next_best(ranked: list[tuple[str, float]]) -> str:
 
 BLOCKS = {
     "benchmark": (DETAILS, benchmark_block),
+    "gpu": (DETAILS, gpu_block),
     "evaluation": (README, evaluation_block),
     "budgets": (DETAILS, budgets_block),
     "aims": (DETAILS, aims_block),
     "methods": (DETAILS, methods_block),
     "parts": (DETAILS, lambda: variants_block("parts")),
-    "ablations": (DETAILS, lambda: variants_block("ablations")),
-    "sweep": (DETAILS, sweep_block),
     "easy": (DETAILS, easy_block),
     "page": (ROOT / "docs" / "page.md", page_block),
     "memory": (ROOT / "docs" / "data.md", memory_block),

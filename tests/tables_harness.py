@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from tests.tables_shared import base_of
+
 PROOF = Path(__file__).parent.parent / "results" / "harness.json"
 # What lmms-eval was told, by the look's name in the report.
 WORDS = {"stock": "`look=stock`", "focused": "`share=0.2`", "shrunk": "`look=shrunk,share=0.2`"}
@@ -25,7 +27,7 @@ def harness_block() -> str:
             f"{one['throughput']['avg_first_word_s']:.2f} s |"
         )
     text = (
-        f"lmms-eval {report['lmms_eval']}, bundled base, CPU beside other work. Made with "
+        f"lmms-eval {report['lmms_eval']}, {base_of(report)}, CPU beside other work. Made with "
         f"`{report['command']}` ([all of it](../results/{PROOF.name}))."
     )
     return f"{text}\n\n" + "\n".join(lines) + "\n"

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from tests.tables_shared import base_of
+
 RESULTS = Path(__file__).parent.parent / "results"
 LOAD, FUZZ, START = (RESULTS / f"{name}.json" for name in ("load", "fuzz", "cold-start"))
 
@@ -22,7 +24,7 @@ def page_block() -> str:
         for path, report in ((LOAD, load), (FUZZ, fuzz), (START, start))
     )
     text = (
-        f"On {machine['cores']} cores of an {machine['processor']} server CPU, bundled base. Made "
+        f"On {machine['cores']} cores of an {machine['processor']} server CPU, {base_of(load)}. Made "
         f"with {links}."
     )
     return f"{text}\n\n" + "\n".join(lines) + "\n"

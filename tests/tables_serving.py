@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from tests.tables_shared import base_of
+
 RESULTS = Path(__file__).parent.parent / "results"
 PROOF, LOAD = RESULTS / "serving.json", RESULTS / "serving-load.json"
 # By the look's name in the report.
@@ -31,7 +33,7 @@ def proof_block() -> str:
         )
     alike = report["stock_tokens_equal_without_the_plugin"]
     text = (
-        "Development questions, bundled base, float32, CPU; the first token's likeliest "
+        f"Development questions, {base_of(report)}, float32, CPU; the first token's likeliest "
         f"log-probabilities are compared. Without the plugin vLLM's own answers have the same tokens for "
         f"{alike['equal']} of {alike['of']}. Made with `{report['command']}`."
     )
@@ -52,7 +54,7 @@ def load_block() -> str:
     machine = report["machine"]
     text = (
         "Requests a second, how many times those of vLLM without the plugin, and seconds to the first "
-        "word (median / 95th percentile), the queue included. Bundled base, one picture of "
+        f"word (median / 95th percentile), the queue included. On {base_of(report)}, one picture of "
         f"{rows['vLLM', clients[0]]['visual_tokens']} tokens a request, no picture twice, no cache, "
         f"{machine['cores']} cores of an {machine['processor']} server CPU. Made with "
         f"`{report['command']}` ([all of it](../results/{LOAD.name}))."

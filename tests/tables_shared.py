@@ -4,7 +4,15 @@ from pathlib import Path
 
 WEIGHTS = Path(__file__).parent.parent / "arr_coc" / "bundled" / "arr-coc"
 
+BASE_SINCE = "2026-11-26"  # from which day on results are of the base that is bundled now
 BUDGET = 0.2  # the share of the tokens that most tables speak of
+
+
+def base_of(report: dict) -> str:
+    """Which bundled base a report was taken on."""
+    date = report["date"]
+    before = f"the bundled base before this one (256 tokens, {date})"
+    return "the bundled base" if date >= BASE_SINCE else before
 
 
 def at_a_fifth(summary: dict) -> dict[str, dict]:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.tables_shared import WEIGHTS, percent
+from tests.tables_shared import WEIGHTS, base_of, percent
 
 RESULTS = Path(__file__).parent.parent / "results"
 MEMORY, LABELS = RESULTS / "training-memory.json", RESULTS / "labels.json"
@@ -59,8 +59,8 @@ def labels_block() -> str:
         lines.append(f"| {name} | {found['value']:.3f} [{low:.3f}, {high:.3f}] |")
     text = (
         f"On {report['n']} questions about development scenes, of which {report['from_crops']} got a "
-        f"label from crops and the others kept attention; bundled base. Made with `{report['command']}` "
-        f"([all of it](../results/{LABELS.name}))."
+        f"label from crops and the others kept attention; {base_of(report)}. Made "
+        f"with `{report['command']}` ([all of it](../results/{LABELS.name}))."
     )
     return f"{text}\n\n" + "\n".join(lines) + "\n"
 
@@ -86,7 +86,7 @@ def tensions_block() -> str:
             words = f"{WITHOUT[pair['against']]}, at {pair['budget']:.0%} of the tokens"
             lines.append(f"| {words} (n = {n:,}) | {_within(pair['overall'], 100)} |")
     text = (
-        "Development scenes, bundled base, 95 % bootstrap intervals, from "
+        f"Development scenes, {base_of(report)}, 95 % bootstrap intervals, from "
         f"[{TENSIONS.name}](../results/{TENSIONS.name}) and [parts](../results/parts/summary.json). Where "
         "an interval holds 0 nothing was found."
     )

@@ -33,7 +33,8 @@ def test_fine_reading_particularizes_and_whole_scenes_compress():
     assert fine.compress <= whole.compress - 0.3
     assert whole.exploit <= 0.4
     assert lexical_tensions("where is the bird?").focus >= 0.7
-    assert lexical_tensions("how many birds are there?").spread >= 0.6
+    many = lexical_tensions("how many birds are there?").spread
+    assert many > lexical_tensions("where is the bird?").spread > fine.spread
 
 
 def test_unknown_languages_and_words_stay_neutral():
@@ -77,12 +78,15 @@ def test_exploit_goes_for_what_stands_out_and_explore_away_from_it():
 
 
 def test_diversify_lifts_what_is_far_from_the_strongest():
+    near = 3 + 2 * REACH  # a place that what the strongest reaches does not touch
     m = peak(0, 0)
+    m[:, 0, 1] = m[:, 1, 0] = 1  # three of 64 places are the strongest
+    m[:, 0, near] = m[:, 7, 7] = 0.5  # both are asked for as much
     focus = combine(m, m, m, Tensions(0.5, 0.5, 1.0))[0]
     apart = combine(m, m, m, Tensions(0.5, 0.5, 0.0))[0]
-    near = 1 + REACH  # the first place that the strongest does not reach
-    assert focus[7, 7] == focus[0, near] == 0 < focus[0, REACH]
-    assert apart[7, 7] > apart[0, near]
+    assert 0 < focus[7, 7] == focus[0, near] < focus[0, 0]
+    assert apart[7, 7] > apart[0, near] > 0
+    assert focus[7, 0] == apart[7, 0] == 0  # what nobody asks for is not lifted, however far
 
 
 def test_relevance_spans_the_whole_range_and_an_even_map_is_a_half():

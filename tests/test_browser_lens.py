@@ -268,7 +268,7 @@ def test_with_every_allocator_the_tokens_follow_the_dial_before_it_is_let_go(
     sums = json.loads(tab.locator(".arr-equation").get_attribute("data-sum"))
     assert sums["allocator"] == allocator
     before = tiles(tab)["tokens"]
-    drag(tab, "[data-tension=focus]", 90)
+    drag(tab, "[data-tension=focus]", 30)
     dragged = tiles(tab)["tokens"]
     assert dragged != before
     expect(weight(tab, "tokens")).to_contain_text("cells" if allocator == "quadtree" else "evenly")

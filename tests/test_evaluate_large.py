@@ -91,3 +91,16 @@ def test_a_guess_among_the_named_is_no_gain():
     assert row["offered"]["value"] == 0.5 and row["majority"]["value"] < 0.4
     assert abs(row["gain"] - (row["question_only"]["value"] - 0.5)) < 1e-9
     assert "offered" not in question_only.guess("colour", answered, answered)
+
+
+def test_a_picture_with_many_questions_is_not_torn_apart_and_blocks_stay_small():
+    asked = {"a": 3, "b": 2, "c": 7, "d": 1, "e": 4}
+    refs = [questions.Ref(name, i, 1.0) for name, n in asked.items() for i in range(n)]
+    blocks = list(questions.by_picture(refs, 5))
+    assert [ref for block in blocks for ref in block] == refs
+    assert [{ref.picture for ref in block} for block in blocks] == [
+        {"a", "b"},
+        {"c"},
+        {"d", "e"},
+    ]
+    assert list(questions.by_picture([], 5)) == []

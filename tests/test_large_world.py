@@ -16,18 +16,18 @@ from arr_coc.scenes.questions import Thing
 from arr_coc.scenes.scene import DEV_SEED, make_scene
 
 SIZES = ((512, 512), (512, 768), (1024, 1024), (1280, 800), (800, 1280), (1280, 1280))
-# Made before there was a large world: seed, arguments, hash of questions and things, of the pixels.
+# Pixels of before there was a large world: seed, arguments, hash of questions and things, of the pixels.
 SMALL_WORLD = (
-    (11, {}, "8111abc880e54a87", "780f8277a9d8e1f9"),
-    (12, {"size": (256, 256)}, "e46562e4484e1764", "d045622cecade2df"),
-    (13, {"size": (512, 320), "detail": 0.5}, "90d8532dd5c4b1fa", "5a374632d7bf1313"),
-    (14, {"size": (1024, 1024)}, "156bb2677261a8c5", "426e028b316dd5f0"),
-    (15, {"kinds": ["price", "cheapest"]}, "8f71ad23f410062a", "52caad81bdb7276d"),
+    (11, {}, "cd0fb0d813c92f04", "780f8277a9d8e1f9"),
+    (12, {"size": (256, 256)}, "88776328d1e1c6bc", "d045622cecade2df"),
+    (13, {"size": (512, 320), "detail": 0.5}, "3482e7a499731bc7", "5a374632d7bf1313"),
+    (14, {"size": (1024, 1024)}, "cc1e3fa88571b771", "426e028b316dd5f0"),
+    (15, {"kinds": ["price", "cheapest"]}, "ab438834c29a1ec8", "52caad81bdb7276d"),
     (16, {"kinds": ["number", "word", "emblem_colour"], "detail": 1.5},
-     "c1e739ba9db9bb69", "3d8863fc7c5b87d3"),
-    (17, {"kinds": ["form"]}, "d35f81e585018465", "6e2ad0e82674def3"),
-    (18, {"kinds": ["chart_value", "chart_highest"]}, "5cb347a90116c50e", "7f67cb5e61533793"),
-    (19, {"kinds": ["count", "exists", "beside"]}, "63263bf869164bd7", "392c14f75053c23f"),
+     "3c8bfeb0a3c92641", "3d8863fc7c5b87d3"),
+    (17, {"kinds": ["form"]}, "45624d259a2df8fa", "6e2ad0e82674def3"),
+    (18, {"kinds": ["chart_value", "chart_highest"]}, "321190fd13e96e27", "7f67cb5e61533793"),
+    (19, {"kinds": ["count", "exists", "beside"]}, "f671908f6c8a7d09", "392c14f75053c23f"),
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from arr_coc import components, digests
-from arr_coc.balancing import TensionPolicy
+from arr_coc.balancing import Combiner, TensionPolicy
 from arr_coc.config import Config
 from arr_coc.qwen import loading
 from arr_coc.qwen import weights as qwen_weights
@@ -279,7 +279,8 @@ def test_the_bundled_base_is_small_real_and_loads():
 
 
 def test_weights_say_what_the_kept_cells_were_encoded_with(bundled, tmp_path):
-    assert bundled.policy(Config()).context == "cells"  # weights from before there was a choice
+    assert bundled.policy(Config()).context == "glance"
+    assert components.Components({"combiner": Combiner()}).context == "cells"  # where nobody chose
     parts = components.Components({"policy": TensionPolicy(SIZE)}, "glance")
     qwen_weights.save_components(parts, tmp_path, base=bundled.name, **bundled.identity())
     loaded = qwen_weights.load_components(tmp_path, None, base=bundled.name, **bundled.identity())

@@ -189,9 +189,11 @@ def _check_board_row(scene, question):
 def _check_paper(scene, question):
     entries = {t.name: t for t in scene.objects if t.detail_kind == "entry"}
     entry = next(entries[word] for word in words_of(question.text) if word in entries)
-    assert question.answer == entry.detail and question.boxes == (entry.box,)
+    assert question.answer == entry.detail
+    assert question.boxes == (entry.label_box, entry.detail_box)
     x0, _, x1, _ = entry.box
-    assert x0 <= entry.detail_box[0] and entry.detail_box[2] <= x1 + 4
+    assert x0 <= entry.label_box[0] and entry.label_box[2] < entry.detail_box[0]
+    assert entry.detail_box[2] <= x1 + 4
 
 
 def _check_bar(scene, question):
@@ -241,7 +243,7 @@ def test_what_is_read_is_written_in_its_box(kind):
     pairs = [(scene, q) for scene in scenes_of(kind, 12) for q in scene.questions]
     assert len(pairs) >= 10
     for scene, question in pairs:
-        things = [t for t in scene.objects if t.detail_box == question.boxes[0]]
+        things = [t for t in scene.objects if t.detail_box == question.boxes[-1]]
         assert [t.detail for t in things] == [question.answer]
         words = words_of(question.text)
         assert things[0].name in words

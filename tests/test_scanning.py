@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from arr_coc import components
+from arr_coc import components, scanning
 from arr_coc.clips import clip_of
 from arr_coc.config import Config
 from arr_coc.knowing import SCORE_BOUND
@@ -51,6 +51,19 @@ def taught(wanted, steps=60):
         else:
             right.append((scores.argmax(1) == target).float().mean())
     return float(torch.stack(right).mean())
+
+
+@pytest.mark.parametrize("tiles", [False, True])
+def test_narrow_arithmetic_sees_nearly_the_same_and_only_where_nothing_is_trained(
+    monkeypatch, tiles
+):
+    monkeypatch.setattr(scanning, "has_tiles", lambda: tiles)
+    torch.manual_seed(0)
+    match, samples = ScanMatch(SIZE), torch.rand(1, 3, 5 * FINE, 6 * FINE)
+    exact, used = match.see(samples), match.eval().see(samples)
+    assert used.dtype == torch.float32
+    assert torch.equal(exact, used) != tiles
+    assert torch.allclose(exact, used, atol=0.02 * float(exact.abs().max()))
 
 
 def test_scores_are_bounded_small_at_first_and_of_one_cell_each():

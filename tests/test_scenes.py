@@ -144,12 +144,18 @@ def test_writing_is_in_its_box_and_stands_out(kind):
     ]
     assert len(pairs) >= 10
     for scene, question in pairs:
-        box = question.boxes[0]
+        box = question.boxes[-1]
         assert _contrast(scene.image, box) > 100
         thing = next(t for t in scene.objects if t.detail_box == box)
         assert thing.detail == question.answer
         whole = thing.box
         assert whole[0] - 3 <= box[0] < box[2] <= whole[2] + 3
+        assert question.boxes[:-1] == {
+            "price": (thing.box,), "chart_value": (thing.label_box,), "form": (thing.label_box,)
+        }.get(kind, ())  # fmt: skip
+        if thing.label_box:  # whose value it is, written elsewhere
+            assert _contrast(scene.image, thing.label_box) > 100
+            assert thing.label_box[3] <= whole[3] + 3 and box[1] <= thing.label_box[3]
     answers = {question.answer for _, question in pairs}
     if kind == "word":
         assert answers <= set(writing.WORDS)
@@ -179,7 +185,11 @@ def test_the_extreme_is_read_off_the_numbers(kind):
             low = any(w in question.text.lower() for w in ("cheapest", "least", "lowest", "worst"))
             seen.add(low)
             best = min(values, key=values.get) if low else max(values, key=values.get)
-            assert question.answer == best and len(question.boxes) == len(values)
+            read = {t.detail_box for t in scene.objects if t.name in values}
+            (named,) = {*question.boxes} - read
+            winner = next(t for t in scene.objects if t.name == best)
+            assert question.answer == best and len(question.boxes) == len(values) + 1
+            assert named == (winner.label_box or winner.box)
     assert seen == {True, False}
 
 

@@ -11,7 +11,7 @@ from arr_coc import components
 from arr_coc.config import Tensions
 from arr_coc.evaluate import store
 from arr_coc.qwen import weights as qwen_weights
-from arr_coc.scenes import questions
+from arr_coc.scenes import phrasings, questions
 from arr_coc.scenes.scene import KINDS_OF
 from arr_coc.tensions import __main__ as tensions
 from arr_coc.tensions import phrases
@@ -26,7 +26,7 @@ def words(text: str) -> list[str]:
 
 
 def trained_on():
-    for bank in (questions.PHRASES, train_phrases.PHRASES):
+    for bank in (phrasings.PHRASES, train_phrases.PHRASES):
         for templates in bank.values():
             yield from templates
 
@@ -40,7 +40,7 @@ def of(bank):
 
 def test_no_sentence_has_the_words_of_one_that_was_trained_on():
     for name in phrases.NAMES:
-        parts = {"x": name, "X": name, "xs": questions.PLURALS.get(name, name + "s")}
+        parts = {"x": name, "X": name, "xs": phrasings.PLURALS.get(name, name + "s")}
         seen = {tuple(words(t.format(**parts, a=a))) for t in trained_on() for a in ("a", "an")}
         for template in of(phrases.KNOWN) + of(phrases.NEW):
             assert tuple(words(phrases.filled(template, name))) not in seen, template

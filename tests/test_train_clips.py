@@ -99,7 +99,8 @@ def test_weights_bring_their_numbers(bundled, tmp_path):
     assert (with_them.config.decay, with_them.config.boost) == (OWN.decay, OWN.boost)
     imposed = other.realize(clip, "what moves?", Config(share=0.2, decay=0.5))
     assert (imposed.config.decay, imposed.config.boost) == (0.5, OWN.boost)
-    free = bundled.realize(clip, "what moves?", Config(share=0.2))
+    without = bundled.with_policies({"default": paced(parts, None)})
+    free = without.realize(clip, "what moves?", Config(share=0.2))
     assert (free.config.decay, free.config.boost) == (START.decay, START.boost)
     # A lean of half a nat takes tokens from the end.
     assert with_them.views[-1].participatory.max() < free.views[-1].participatory.max()
@@ -107,7 +108,7 @@ def test_weights_bring_their_numbers(bundled, tmp_path):
 
 @pytest.mark.parametrize("pace", ["fast", {"decay": 0.5}, {"decay": 1.0, "boost": 1.5, "lean": 0}])
 def test_numbers_that_are_none_are_named(bundled, tmp_path, pace):
-    parts = next(iter(bundled.policies.values()))
+    parts = paced(next(iter(bundled.policies.values())), None)
     size = bundled.model.config.get_text_config().hidden_size
     save_components(parts, tmp_path, base="bundled", embedding_size=size, fingerprint="f")
     config = json.loads((tmp_path / CONFIG).read_text())

@@ -22,7 +22,7 @@ import torch
 from tqdm import tqdm
 
 from arr_coc import digests, naming, provenance
-from arr_coc.commands import run_command
+from arr_coc.commands import add_dtype, run_command
 from arr_coc.config import SHARE
 from arr_coc.evaluate.questions import Item, Ref, Scenes, other_scenes
 from arr_coc.evaluate.rows import budget_tokens, check_fallback, question_for
@@ -125,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--share", type=float, default=SHARE, help="of the tokens that are kept")
     p.add_argument("--repetitions", type=int, default=5)
     p.add_argument("--threads", type=int, default=2)
+    add_dtype(p)
     return p
 
 
@@ -133,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     size, kinds = tuple(args.size), KINDS_OF[args.world]
     scenes = Scenes(args.seed, args.n, kinds, size=size, world=args.world, hand=args.hand)
-    host = ARRCOCQwen.from_pretrained(args.base, args.weights, device="cpu")
+    host = ARRCOCQwen.from_pretrained(args.base, args.weights, device="cpu", dtype=args.dtype)
     items = items_of(scenes, args.n)
     rows = measure(host, items, args.share, args.repetitions)
     report = {
@@ -143,6 +144,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "base_sha256": digests.of_weights(Path(args.base)),
         "weights_sha256": digests.of_weights(Path(args.weights or "none")),
         "size": list(size),
+        "dtype": str(host.model.dtype).removeprefix("torch."),
         "share": args.share,
         **other_scenes(args.world, args.hand),
         "summary": summarise(rows),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any, Protocol
 
 from PIL import Image
@@ -22,6 +23,7 @@ SCENES_PER_BLOCK = 32
 BLOCKS_AT_A_TIME = 4  # drawn side by side to see what their scenes can be asked
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
 QUESTIONS_PER_BLOCK = 256
+SCENES_QUESTIONS = 48  # of a block of scenes, or more where one scene has more
 DrawnKinds = Callable[[int], list[list[str]]]
 EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
 
@@ -151,8 +153,9 @@ class Scenes:
             for at in range(0, len(starts), BLOCKS_AT_A_TIME):
                 some = starts[at : at + BLOCKS_AT_A_TIME]
                 for start, kinds in zip(some, parallel(drawn_kinds, some)):
-                    if block := self._wanted(start, kinds, count, detail):
-                        yield block
+                    yield from by_picture(
+                        self._wanted(start, kinds, count, detail), SCENES_QUESTIONS
+                    )
                 if all(count[kind] >= self.n for kind in self.kinds):
                     break
             else:
@@ -260,3 +263,16 @@ def in_blocks(refs: list[Ref], block: int) -> Iterator[list[Ref]]:
     """So many at a time, in order."""
     for start in range(0, len(refs), block):
         yield refs[start : start + block]
+
+
+def by_picture(refs: Sequence[Ref], most: int) -> Iterator[list[Ref]]:
+    """Blocks of at most so many, in order, no picture's torn apart; a picture with more is one alone."""
+    block: list[Ref] = []
+    for _, asked in groupby(refs, key=lambda ref: ref.picture):
+        own = list(asked)
+        if block and len(block) + len(own) > most:
+            yield block
+            block = []
+        block += own
+    if block:
+        yield block

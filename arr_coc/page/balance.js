@@ -55,7 +55,7 @@ const arrBalance = (() => {
     const seed = stretched(found.participatory.map(
       (value, i) => value * found.propositional[i] * found.perspectival[i]));
     const far = distance(seed, sum.grid);
-    const mixed = seed.map((value, i) => (1 - even) * value + even * (value + gain * far[i]) / (1 + gain));
+    const mixed = seed.map((value, i) => (1 - even) * value + even * value * (1 + gain * far[i]) / (1 + gain));
     return stretched(mixed).map((value) => value ** contrast);
   }
 

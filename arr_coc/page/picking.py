@@ -88,4 +88,4 @@ def chips(questions: Sequence[tuple[str, str]]) -> str:
 def _thumbnail(path: Path) -> str:
     with Image.open(path) as picture:
         small = ImageOps.fit(picture.convert("RGB"), THUMBNAIL, Image.Resampling.LANCZOS)
-    return data_url(small, quality=64)
+    return data_url(small, quality=48)

@@ -21,7 +21,7 @@ from transformers import (
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from arr_coc.scenes import drawing, questions, writing
+from arr_coc.scenes import drawing, phrasings, writing
 
 PATCH, MERGE, TEMPORAL = 16, 2, 2
 CELL = PATCH * MERGE  # pixels of one visual token's side
@@ -119,11 +119,11 @@ def _corpus() -> Iterator[str]:
     """
     names = (*drawing.glyph_names(), *drawing.HOSTS)
     written = (*writing.WORDS, *writing.MONTHS, *writing.FIELDS)
-    for phrases in questions.PHRASES.values():
+    for phrases in phrasings.PHRASES.values():
         for phrase in phrases:
             for name in names:
                 text = phrase.format(
-                    x=name, X=name.upper(), a="a", xs=questions.PLURALS.get(name, name + "s")
+                    x=name, X=name.upper(), a="a", xs=phrasings.PLURALS.get(name, name + "s")
                 )
                 yield text
                 yield text[0].upper() + text[1:]

@@ -160,8 +160,10 @@ class Picture:
     def samples(self, side: int) -> Tensor:
         """`(1, 3, h * side, w * side)`: as `pixels`, means over equal parts of each token."""
         h, w = self.grid
-        small = self.image.resize((w * side, h * side), Image.Resampling.BOX)
-        return self._as_tensor(small)
+        pixels, rest = divmod(self.geometry.unit_pixels, side)
+        if not rest:  # the same means, two to four times as fast
+            return self._as_tensor(self.image.reduce(pixels))
+        return self._as_tensor(self.image.resize((w * side, h * side), Image.Resampling.BOX))
 
     def _as_tensor(self, image: Image.Image) -> Tensor:
         values = torch.from_numpy(np.array(image)).to(self.device)  # (H, W, 3) uint8

@@ -1,4 +1,4 @@
-"""What scenes are asked: the kinds of question, their phrasings, and what can be asked of which things.
+"""What scenes are asked: the kinds of question, and what can be asked of which things.
 
 Knows things and boxes, no pixels. An asker takes a generator, the things and the size (width, height)
 of a picture, and yields questions whose answers it has read off the things.
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arr_coc.scenes.drawing import Box, Rng, glyph_names
+from arr_coc.scenes.phrasings import phrased
 
 KINDS = {
     "colour": "the colour of a named thing",
@@ -36,92 +37,6 @@ LADDER = {
 CHART_KINDS = ("chart_value", "chart_highest")
 PANEL_KINDS = (*CHART_KINDS, "form")  # of pictures that one chart or one form fills
 
-PLURALS = {"fish": "fish", "butterfly": "butterflies", "leaf": "leaves", "scissors": "scissors"}
-
-PHRASES = {
-    "colour": (
-        "what colour is the {x}?",
-        "what color is the {x}?",
-        "which colour is the {x}?",
-        "what is the colour of the {x}?",
-        "what's the color of the {x}?",
-        "tell me the colour of the {x}.",
-        "the {x} is what color?",
-    ),
-    "exists": (
-        "is there {a} {x}?",
-        "is there {a} {x} in the picture?",
-        "do you see {a} {x}?",
-        "can you see {a} {x} here?",
-        "does the picture show {a} {x}?",
-    ),
-    "emblem_colour": (
-        "what colour is the emblem on the {x}?",
-        "what color is the emblem on the {x}?",
-        "which colour is the small emblem on the {x}?",
-        "what is the color of the emblem on the {x}?",
-        "the emblem on the {x} is what colour?",
-    ),
-    "where": (
-        "where is the {x}?",
-        "where is the {x} in the picture?",
-        "in which corner is the {x}?",
-        "whereabouts is the {x}?",
-    ),
-    "leftmost": ("what is leftmost?", "which thing is leftmost?", "what is furthest left?"),
-    "rightmost": ("what is rightmost?", "which thing is rightmost?", "what is furthest right?"),
-    "left": (
-        "what is left of the {x}?",
-        "what is to the left of the {x}?",
-        "which thing is left of the {x}?",
-    ),
-    "above": ("what is above the {x}?", "which thing is above the {x}?", "what is over the {x}?"),
-    "count": ("how many {xs} are there?", "how many {xs} do you see?", "count the {xs}."),
-    "setting": (
-        "what is this a picture of?",
-        "what does the picture show?",
-        "where was this picture taken?",
-        "what kind of place is this?",
-    ),
-    "number": (
-        "what number is on the {x}?",
-        "which number is on the {x}?",
-        "what is the number on the {x}?",
-        "read the number on the {x}.",
-    ),
-    "word": (
-        "what does the {x} say?",
-        "what word is on the {x}?",
-        "which word is on the {x}?",
-        "read the word on the {x}.",
-    ),
-    "price": (
-        "how much is the {x}?",
-        "what does the {x} cost?",
-        "what is the price of the {x}?",
-        "how much does the {x} cost?",
-    ),
-    "cheapest": ("which is cheapest?", "what costs least?", "what is the cheapest thing?"),
-    "dearest": ("what costs most?", "which costs the most?", "what is the most expensive thing?"),
-    "chart_value": (
-        "what is the {X} revenue?",
-        "what was the revenue in {X}?",
-        "how much revenue was there in {X}?",
-        "what is the value of {X}?",
-    ),
-    "chart_highest": (
-        "which quarter is highest?",
-        "which bar is highest?",
-        "which is the best quarter?",
-    ),
-    "chart_lowest": (
-        "which quarter is lowest?",
-        "which bar is lowest?",
-        "which is the worst quarter?",
-    ),
-    "form": ("what is the {x}?", "what {x} does the form give?", "what is the {x} on the form?"),
-}
-
 
 @dataclass(frozen=True)
 class Question:
@@ -140,6 +55,7 @@ class Thing:
     `colour` is None for a thing in several colours of its own, whose colour nobody is asked.
     `detail_kind` is "emblem" (then `detail` names a colour), "number", "word", "price", "value",
     "entry" or "cell" (then `detail` is what is written), or None; `detail_box` is where, in pixels.
+    `label_box` is where the name of an entry or a bar is written.
     """
 
     name: str
@@ -148,6 +64,7 @@ class Thing:
     detail_kind: str | None = None
     detail: str | None = None
     detail_box: Box | None = None
+    label_box: Box | None = None
 
 
 def ask(
@@ -166,7 +83,7 @@ def ask(
     nobody asks whether there are things of the `scenery`, which are not on the list.
     """
     if kind == "setting":
-        yield Question(_phrase(rng, "setting"), setting, "setting")
+        yield Question(phrased(rng, "setting"), setting, "setting")
     elif kind == "count":
         yield from _ask_count(rng, things, counted)
     elif kind == "exists":
@@ -187,16 +104,6 @@ _DETAIL_OF = {  # kind of question -> kind of detail it reads
 }
 
 
-def _phrase(rng: Rng, key: str, name: str = "") -> str:
-    """One phrasing of `key`; now and then capitalised or without its mark, as people type."""
-    text = str(rng.choice(PHRASES[key]))
-    article = "an" if name[:1] in "aeiou" else "a"
-    text = text.format(x=name, X=name.upper(), a=article, xs=PLURALS.get(name, name + "s"))
-    if rng.random() < 0.3:
-        text = text[0].upper() + text[1:]
-    return text.rstrip("?.") if rng.random() < 0.2 else text
-
-
 def _unique(things: Sequence[Thing]) -> list[Thing]:
     """The things whose name no other thing has."""
     names = [thing.name for thing in things]
@@ -210,7 +117,7 @@ def _pick(rng: Rng, items: list[Any], most: int) -> list[Any]:
 
 def _ask_colour(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
     for thing in _pick(rng, [thing for thing in _unique(things) if thing.colour], 3):
-        yield Question(_phrase(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
+        yield Question(phrased(rng, "colour", thing.name), thing.colour, "colour", (thing.box,))
 
 
 def _ask_exists(rng: Rng, things: Sequence[Thing], scenery: Sequence[str]) -> Iterator[Question]:
@@ -220,15 +127,26 @@ def _ask_exists(rng: Rng, things: Sequence[Thing], scenery: Sequence[str]) -> It
         exists = bool(present) and rng.random() < 0.5
         name = str(rng.choice(present if exists else absent))
         boxes = tuple(thing.box for thing in things if thing.name == name)
-        yield Question(_phrase(rng, "exists", name), "yes" if exists else "no", "exists", boxes)
+        yield Question(phrased(rng, "exists", name), "yes" if exists else "no", "exists", boxes)
 
 
 def _ask_detail(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Question]:
     """What is written or drawn small on a thing whose name is unique."""
     for thing in _unique(things):
         if thing.detail_kind == _DETAIL_OF[kind]:
-            text = _phrase(rng, kind, thing.name)
-            yield Question(text, thing.detail, kind, (thing.detail_box,))
+            text = phrased(rng, kind, thing.name)
+            yield Question(text, thing.detail, kind, read_with(thing))
+
+
+def read_with(thing: Thing) -> tuple[Box, ...]:
+    """All that must be seen to read what a thing carries: that, and what tells whose it is.
+
+    A number lies within its sign, which is found where it is; a price hangs below its thing, and an
+    entry or a bar has its name written elsewhere.
+    """
+    if thing.label_box is not None:
+        return thing.label_box, thing.detail_box
+    return (thing.box, thing.detail_box) if thing.detail_kind == "price" else (thing.detail_box,)
 
 
 def ask_by_colour(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Question]:
@@ -238,8 +156,8 @@ def ask_by_colour(rng: Rng, things: Sequence[Thing], kind: str) -> Iterator[Ques
     for thing, look in zip(things, looks, strict=True):
         several = names.count(thing.name) > 1 and looks.count(look) == 1
         if several and thing.detail_kind == _DETAIL_OF[kind]:
-            text = _phrase(rng, kind, f"{thing.colour} {thing.name}")
-            yield Question(text, thing.detail, kind, (thing.detail_box,))
+            text = phrased(rng, kind, f"{thing.colour} {thing.name}")
+            yield Question(text, thing.detail, kind, read_with(thing))
 
 
 def _ask_where(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
@@ -247,7 +165,7 @@ def _ask_where(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iter
         off = [_centre(thing, axis) / size[axis] - 0.5 for axis in (0, 1)]
         if min(map(abs, off)) > 0.06:
             answer = f"{'bottom' if off[1] > 0 else 'top'} {'right' if off[0] > 0 else 'left'}"
-            yield Question(_phrase(rng, "where", thing.name), answer, "where", (thing.box,))
+            yield Question(phrased(rng, "where", thing.name), answer, "where", (thing.box,))
 
 
 def _centre(thing: Thing, axis: int) -> float:
@@ -285,7 +203,7 @@ def _ask_beside(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Ite
         other = neighbour(thing, things, axis)
         if other is not None and count < 4:
             count += 1
-            text = _phrase(rng, ("left", "above")[axis], thing.name)
+            text = phrased(rng, ("left", "above")[axis], thing.name)
             yield Question(text, other.name, "beside", (thing.box, other.box))
 
 
@@ -301,7 +219,7 @@ def _ask_leftmost(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> I
         and sign * (other.box[edge] - ranked[0].box[edge]) > margin / 2
         for other in ranked[1:]
     ):
-        yield Question(_phrase(rng, key), ranked[0].name, "leftmost", (ranked[0].box,))
+        yield Question(phrased(rng, key), ranked[0].name, "leftmost", (ranked[0].box,))
 
 
 def _ask_cheapest(rng: Rng, things: Sequence[Thing], size: tuple[int, int]) -> Iterator[Question]:
@@ -326,14 +244,15 @@ def _ask_extreme(
     which = int(rng.integers(2))
     ranked = sorted(numbered, key=lambda thing: int(thing.detail.lstrip("$")), reverse=bool(which))
     if ranked[0].detail != ranked[1].detail:
-        boxes = tuple(thing.detail_box for thing in numbered)
-        yield Question(_phrase(rng, keys[which]), ranked[0].name, kind, boxes)
+        read = [thing.detail_box for thing in numbered]
+        named = [box for box in read_with(ranked[0]) if box not in read]
+        yield Question(phrased(rng, keys[which]), ranked[0].name, kind, (*read, *named))
 
 
 def _ask_count(rng: Rng, things: Sequence[Thing], name: str | None) -> Iterator[Question]:
     boxes = tuple(thing.box for thing in things if thing.name == name)
     if boxes:
-        yield Question(_phrase(rng, "count", name), str(len(boxes)), "count", boxes)
+        yield Question(phrased(rng, "count", name), str(len(boxes)), "count", boxes)
 
 
 _ASKERS: dict[str, Callable[[Rng, Sequence[Thing], tuple[int, int]], Iterator[Question]]] = {

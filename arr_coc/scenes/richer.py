@@ -15,7 +15,8 @@ import numpy as np
 from arr_coc.scenes import drawing, wordings
 from arr_coc.scenes.drawing import Box, Rng
 from arr_coc.scenes.facts import Facts
-from arr_coc.scenes.questions import PLURALS, Question, Thing, neighbour
+from arr_coc.scenes.phrasings import PLURALS
+from arr_coc.scenes.questions import Question, Thing, neighbour, read_with
 from arr_coc.scenes.wordings import worded
 from arr_coc.scenes.writing import QUARTERS
 
@@ -248,7 +249,7 @@ def _paper(rng: Rng, asked: Asked) -> Iterator[Question]:
     for entry in (thing for thing in asked.things if thing.detail_kind == "entry"):
         bought = paper == "receipt" and entry.name not in ("total", "tax", "date", "table")
         text = worded(rng, "bought" if bought else "entry", x=entry.name, p=paper)
-        yield Question(text, entry.detail, "paper", (entry.box,))
+        yield Question(text, entry.detail, "paper", read_with(entry))
 
 
 def _bar(rng: Rng, asked: Asked) -> Iterator[Question]:

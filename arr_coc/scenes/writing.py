@@ -190,8 +190,9 @@ def chart(
         _write(paint, above, str(value), font, (30, 32, 40))
         _write(paint, (x0, floor, x1, bottom), QUARTERS[i].upper(), font, (30, 32, 40))
         box = (x0, max(top, above[1]), x1, bottom)
-        spot = _inked(above, font.getlength(str(value)))
-        yield Thing(QUARTERS[i], colour, _rounded(box), "value", str(value), _rounded(spot))
+        spot = _rounded(_inked(above, font.getlength(str(value))))
+        label = _rounded(_inked((x0, floor, x1, bottom), font.getlength(QUARTERS[i].upper())))
+        yield Thing(QUARTERS[i], colour, _rounded(box), "value", str(value), spot, label)
 
 
 def form(
@@ -220,8 +221,9 @@ def form(
         x = row[2] - length - rng.uniform(0, max(1, min(48, free)))
         paint.text((x, middle), text, font=font, fill=(20, 40, 120), anchor="lm")
         paint.line((row[0], row[3], row[2], row[3]), (200, 200, 205))
-        spot = (x - 2, row[1], min(right, x + length + 2), row[3])
-        yield Thing(str(name), "white", _rounded(row), "entry", text, _rounded(spot))
+        spot = _rounded((x - 2, row[1], min(right, x + length + 2), row[3]))
+        label = _rounded((row[0], row[1], row[0] + font.getlength(shown), row[3]))
+        yield Thing(str(name), "white", _rounded(row), "entry", text, spot, label)
 
 
 def _inked(box: Box, length: float) -> Box:

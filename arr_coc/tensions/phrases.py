@@ -1,6 +1,6 @@
 """Questions that no training has seen, by what they ask for: for measuring how tensions respond.
 
-`KNOWN` are new sentences of words that occur in the phrases of training (`scenes.questions.PHRASES`,
+`KNOWN` are new sentences of words that occur in the phrases of training (`scenes.phrasings.PHRASES`,
 `train.phrases.PHRASES`): a small base knows no others. Each of `NEW` holds a word that occurs in neither.
 No sentence here has the same words, in whatever order, as one of training: the policy reads the mean of
 their embeddings.
@@ -9,7 +9,7 @@ their embeddings.
 
 import numpy as np
 
-from arr_coc.scenes import drawing, questions
+from arr_coc.scenes import drawing, phrasings
 
 KNOWN = {
     "fine": (
@@ -94,7 +94,7 @@ NAMES = (*drawing.glyph_names(), *drawing.HOSTS)
 
 def filled(template: str, name: str) -> str:
     """A template asking about a thing."""
-    return template.format(x=name, xs=questions.PLURALS.get(name, name + "s"))
+    return template.format(x=name, xs=phrasings.PLURALS.get(name, name + "s"))
 
 
 def about_some_thing(template: str, *key: int) -> str:

@@ -161,7 +161,8 @@ def _upright(rng: Rng, plot: Plot) -> list[Thing]:
         middle = x0 + step / 2
         spot = write(paint, (middle, peak - line / 2), str(value), font, style[2], "mm")
         label = write(paint, (middle, floor + line / 2), name.upper(), small, style[2], "mm")
-        bars.append(Thing(name, colour, _around([bar, spot, label]), "value", str(value), spot))
+        whole = _around([bar, spot, label])
+        bars.append(Thing(name, colour, whole, "value", str(value), spot, label))
     paint.line((box[0], floor, box[2], floor), style[2], 2)
     return bars
 
@@ -180,7 +181,8 @@ def _lying(rng: Rng, plot: Plot) -> list[Thing]:
         paint.rectangle(bar, drawing.jitter(colour, rng), mix(style[2], style[1], 0.5))
         spot = write(paint, (end + 6, middle), str(value), font, style[2])
         label = write(paint, (left - 6, middle), name.upper(), font, style[2], "rm")
-        bars.append(Thing(name, colour, _around([bar, spot, label]), "value", str(value), spot))
+        whole = _around([bar, spot, label])
+        bars.append(Thing(name, colour, whole, "value", str(value), spot, label))
     paint.line((left, box[1], left, box[3]), style[2], 2)
     return bars
 

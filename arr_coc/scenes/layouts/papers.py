@@ -134,7 +134,7 @@ def _field(rng: Rng, canvas: Canvas, name: str, box: Box, font, ink: RGB, *, box
     x0, y0, x1, y1 = box
     middle, start = (y0 + y1) / 2, x0 + (x1 - x0) * 0.46
     label = name.capitalize() if rng.random() < 0.5 else name.upper()
-    write(paint, (x0 + 6, middle), label, font, (70, 74, 88))
+    named = write(paint, (x0 + 6, middle), label, font, (70, 74, 88))
     if boxed:
         paint.rectangle((start, y0 + 3, x1, y1 - 3), (244, 245, 248), (172, 176, 188))
     else:
@@ -142,7 +142,7 @@ def _field(rng: Rng, canvas: Canvas, name: str, box: Box, font, ink: RGB, *, box
     text = value_of(rng, name)
     room = x1 - start - 18 - font.getlength(text)
     spot = write(paint, (start + 9 + rng.uniform(0, max(0, room)), middle), text, font, ink)
-    canvas.add(Thing(name, "white", box, "entry", text, spot))
+    canvas.add(Thing(name, "white", box, "entry", text, spot, named))
 
 
 def receipt(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
@@ -189,9 +189,9 @@ def receipt(rng: Rng, canvas: Canvas, plan: Plan) -> Facts:
         row = rounded(slip[0] + 14, y, slip[2] - 14, y + step - 2)
         at = (row[1] + row[3]) / 2
         shown = name.upper() if name in ("total", "tax") else name.capitalize()
-        write(paint, (row[0] + 6, at), shown, font, (60, 60, 70))
+        named = write(paint, (row[0] + 6, at), shown, font, (60, 60, 70))
         spot = write(paint, (row[2] - 6, at), text, font, (26, 28, 36), "rm")
-        canvas.add(Thing(name, "white", row, "entry", text, spot))
+        canvas.add(Thing(name, "white", row, "entry", text, spot, named))
         y += step
     counted, asked = _around(rng, canvas, plan, slip)
     return Facts("receipt", counted, tuple(("", c) for c in asked), paper="receipt")
