@@ -207,7 +207,7 @@ def picture_side(look: str, example: Path | None, at: Sequence[Recording]) -> di
         parts["back"] = gr.Button("Back to the picture", size="sm", elem_id="arr-back")
     with gr.Row(elem_id="arr-try"):
         parts["draw"] = gr.Button("New picture", size="sm", elem_id="arr-draw")
-        parts["own"] = gr.Button("Try your own", size="sm", elem_id="arr-own")
+        parts["own"] = gr.Button("Try your own picture", size="sm", elem_id="arr-own")
     # Hidden until a model that reads is there.
     with gr.Row(visible=False, elem_id="arr-sign") as parts["sign"]:
         parts["writing"] = gr.Textbox(

@@ -128,7 +128,7 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "", runs: in
             speed_words(result, runs),
         ),
         _measure(
-            "KV cache",
+            "Memory (KV cache)",
             "What the model keeps of picture and question while it writes; not all of its memory",
             {key: look["kv_cache_bytes"] for key, look in looks.items()},
             megabytes,
