@@ -73,8 +73,10 @@ class ScanMatch(nn.Module):
     def see(self, samples: Tensor) -> Tensor:
         """`(B, 3, FINE * h, FINE * w)` sRGB in [0, 1] -> `(B, width, h, w)`, whatever is asked."""
         seen = (samples.float() - 0.5) * CONTRAST
-        # In bfloat16 where a CPU is fast in it, but as autocast has it while training.
-        fast = seen.device.type == "cpu" and not self.training and has_tiles()
+        # In bfloat16 where a CPU is fast in it, but as autocast has it while training. Not of one column:
+        # oneDNN's convolution in tiles reads memory there that nobody wrote.
+        columns = seen.shape[-1] // FINE
+        fast = seen.device.type == "cpu" and not self.training and has_tiles() and columns > 1
         with torch.autocast("cpu", torch.bfloat16) if fast else nullcontext():
             # Anew: a single picture passes for contiguous with any strides, and would take a slower way.
             seen = seen.clone(memory_format=torch.channels_last)

@@ -435,12 +435,15 @@ def test_the_cost_of_a_finer_cut_is_said_before_it_runs(tab):
 def test_stop_then_compare_again(tab):
     visit(tab, app=held_server)
     with held_server().held():
+        expect(tab.locator("#arr-stop")).to_be_hidden()
         ask(tab)
         expect(tab.locator(PULSE)).to_be_visible()
         tab.locator("#arr-stop").click()
         expect(tab.locator(".arr-answers")).to_contain_text("Stopped.")
+        expect(tab.locator("#arr-stop")).to_be_hidden()
     ask(tab)
     finished(tab)
+    expect(tab.locator("#arr-stop")).to_be_hidden()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -69,7 +69,14 @@ def test_the_first_screen_holds_sentence_picture_question_and_budget(chromium, s
         _, (first, *_) = load(recorded_examples())
         expect(tab.locator(".arr-hero")).to_contain_text(f"“{first['result']['focused']['text']}”")
         expect(tab.locator(".arr-hero")).to_contain_text("51 of 256 tokens")
-        parts = (".arr-hero", "#arr-question", "#arr-go", "#arr-own", "#arr-look .arr-stage", SLIDER)
+        parts = (
+            ".arr-hero",
+            "#arr-question",
+            "#arr-go",
+            "#arr-own",
+            "#arr-look .arr-stage",
+            SLIDER,
+        )
         for part in parts:
             box = tab.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= size["height"], part

@@ -87,5 +87,6 @@ def chips(questions: Sequence[tuple[str, str]]) -> str:
 @cache
 def _thumbnail(path: Path) -> str:
     with Image.open(path) as picture:
+        picture.draft("RGB", (2 * THUMBNAIL[0], 2 * THUMBNAIL[1]))  # a JPEG is decoded no larger
         small = ImageOps.fit(picture.convert("RGB"), THUMBNAIL, Image.Resampling.LANCZOS)
     return data_url(small, quality=48)

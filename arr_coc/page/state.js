@@ -112,10 +112,14 @@ function arrState(root, trigger) {
     place.scrollIntoView({block: 'start', behavior: still() ? 'auto' : 'smooth'});
   }
 
+  function running(is) {  // Stop is there while something runs
+    open = is;
+    document.querySelector('#arr-page').classList.toggle('arr-running', is);
+  }
   function begin(values) {
     asked = now = shown(values);
     run = later();
-    open = true;
+    running(true);
     lost = revived = alive = parted = false;
     say('');
     refresh();
@@ -124,7 +128,8 @@ function arrState(root, trigger) {
   }
   function end() {  // whether a run was open
     const was = open;
-    open = revived = false;
+    running(false);
+    revived = false;
     alive = true;  // whoever ends a run frees the button
     if (was && !lost) say('');
     return was;
