@@ -9,6 +9,7 @@ what may come in in `arr_coc.service.intake`, words and looks in `arr_coc.page`.
 
 import spaces  # isort: skip  (first, so that ZeroGPU can prepare torch)
 
+import gc
 import importlib.util
 import logging
 import os
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+# Until the page is built: hardly anything of what is made could go, and looking takes a sixth of the time.
+gc.disable()
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")  # it would keep 10,000
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -339,6 +342,8 @@ def launch(demo: gr.Blocks, **options: Any) -> tuple:
 
 
 demo = build()
+gc.freeze()  # what is there stays: it need not be looked through again, nor copied by a worker
+gc.enable()
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     launch(demo)
