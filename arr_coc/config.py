@@ -29,8 +29,9 @@ MINIMUM_BUDGET = 4
 # 8 x 8) as long as that is at most one in GLANCE_AT_MOST. By context: weights are trained for one size.
 GLANCE_SIZES = {"glance": (21, 36), "cells": (16, 64), "none": (16, 64)}
 GLANCE_AT_MOST = 4
-# A glance at several moments or pictures takes fewer tokens of each, but not fewer than these.
-GLANCE_LEAST = 4
+# A glance at several moments or pictures takes fewer tokens of each, but not fewer than these (4 x 4): kept
+# cells are encoded beside it, and too coarse a one spoils them.
+GLANCE_LEAST = 16
 HALO = 0.5
 # Of a moment's relevance, what it has of the moment before; and how far a place that moves is lifted. The
 # brief's ranges are .7 to .9 and 1.2 to 1.8 (part 29).

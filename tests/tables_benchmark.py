@@ -52,8 +52,8 @@ def benchmark_block() -> str:
         f"of an {machine['processor']} server CPU; pictures in their visual tokens. Medians of "
         f"{min(e['n'] for e in entries)} interleaved repetitions; ratios are taken within a repetition "
         "(range in brackets). *Everything else* is preprocessing, the three maps, the decision, and the "
-        "glance's own encode and prefill. In bold what the weights shipped then took "
-        f"({report['date']}, the base before). Made with `{report['command'].strip()}` "
+        "glance's own encode and prefill. In bold what the shipped weights do, every part of such weights "
+        f"at work. Made with `{report['command'].strip()}` "
         f"([all stages](../results/{BENCHMARK.name}))."
     )
     return f"{text}\n\n" + "\n".join(rows) + "\n"

@@ -49,22 +49,31 @@ def _typed(command: str, flag: str) -> str:
 # --- the numbers that clips have of their own ---
 
 PACE = WEIGHTS / "pace.json"
-PACES = {"none": "neither", "start": "where training began", "learned": "**learned**"}
+PACES = {
+    "none": "none of them",
+    "light": "less than the brief's",
+    "start": "the brief's, where training began",
+    "learned": "learned",
+}
 
 
 def pace_block() -> str:
-    """What decay, boost and lean became, and of how many questions each kept the evidence."""
+    """What decay, boost and lean became, what each kept of the evidence, and how often it was right."""
     report = json.loads(PACE.read_text())
-    lines = ["| | decay | boost | lean, nats | evidence kept, % of questions |", "|---" * 5 + "|"]
+    lines = ["| | decay | boost | lean, nats | evidence kept, % | right, % |", "|---" * 6 + "|"]
     for name, words in PACES.items():
         row = report["numbers"][name]
         numbers = " | ".join(f"{row[key]:.2f}" for key in ("decay", "boost", "lean"))
         kept = percent({"value": row["kept"] / row["n"], "interval": row["interval"]})
-        lines.append(f"| {words} | {numbers} | {kept} |")
+        right = {"value": row["right"] / row["asked"], "interval": row["right_interval"]}
+        shown = f"**{words}**" if name == report["published"] else words
+        lines.append(f"| {shown} | {numbers} | {kept} | {percent(right)} |")
+    told = report["numbers"]["learned"]
     text = (
-        f"Learned from {report['questions_learned_from']:,} questions about drawn clips, compared on "
-        f"{report['numbers']['learned']['n']:,} others, development clips of 8 moments at a fifth of the "
-        f"tokens. Made with `{report['command']}`."
+        f"Learned from {report['questions_learned_from']:,} questions about drawn clips; what is kept was "
+        f"compared on {told['n']:,} others, answers on {told['asked']:,}: development clips of 8 moments "
+        "at a fifth of the tokens. In bold what the weights bring: the numbers that answer best. Made with "
+        f"`{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

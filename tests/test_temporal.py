@@ -9,7 +9,14 @@ from arr_coc import motion, temporal
 from arr_coc.allocators import Spread
 from arr_coc.attending import TopK, share_out
 from arr_coc.components import Components
-from arr_coc.config import ALLOCATORS, Config, Tensions, glance_tokens, glance_tokens_each
+from arr_coc.config import (
+    ALLOCATORS,
+    GLANCE_LEAST,
+    Config,
+    Tensions,
+    glance_tokens,
+    glance_tokens_each,
+)
 from arr_coc.knowing import HeadWeights, StateMatch
 from arr_coc.realizing import Glance, Realizer
 from arr_coc.temporal import TemporalRealizer, allocate, blend, lift
@@ -303,9 +310,10 @@ def test_any_budget_is_kept_and_its_most_is_everything(budget, allocator):
 
 def test_a_glance_takes_fewer_tokens_of_each_the_more_there_are():
     for context in ("glance", "cells"):
-        grids = [(16, 16)] * 16
-        assert glance_tokens_each(grids[:1], context) == [glance_tokens((16, 16), context)]
-        assert glance_tokens_each(grids, context) == [glance_tokens((16, 16), context) // 4] * 16
+        alone, grids = glance_tokens((32, 32), context), [(32, 32)] * 36
+        assert glance_tokens_each(grids[:1], context) == [alone]
+        assert glance_tokens_each(grids[:4], context) == [alone // 2] * 4
+        assert glance_tokens_each(grids, context) == [GLANCE_LEAST] * 36
     assert glance_tokens_each([(16, 16), (1, 2), (3, 3)], "glance") == [20, 1, 2]
 
 

@@ -15,10 +15,11 @@ from arr_coc.qwen.weights import CONFIG, WEIGHTS, WeightsError, load_components,
 from arr_coc.scenes.moving import make_clip
 from arr_coc.scenes.scene import DEV_SEED
 from arr_coc.train import clips
-from arr_coc.train.clips import Paced, keeps, learned, lessons, loss_of, paced
+from arr_coc.train.clips import Paced, best_of, keeps, learned, lessons, loss_of, paced
 
 OWN = Pace(0.25, 1.25, 0.5)
 START = Pace()
+PACES = ("none", "light", "start", "learned")
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,14 @@ def test_what_is_kept_is_counted(taught):
     assert not keeps(replace(whole, needed=len(one.evidence) + 1), START)
 
 
+def test_the_numbers_that_answer_best_are_published_and_of_equal_ones_those_that_keep_most():
+    rows = {"none": (5, 9), "start": (7, 4), "learned": (7, 6)}
+    rows = {name: {"right": right, "kept": kept} for name, (right, kept) in rows.items()}
+    assert best_of(rows) == "learned"
+    rows["none"]["right"] = 8
+    assert best_of(rows) == "none"
+
+
 def test_weights_bring_their_numbers(bundled, tmp_path):
     parts = paced(next(iter(bundled.policies.values())), OWN)
     size = bundled.model.config.get_text_config().hidden_size
@@ -121,12 +130,15 @@ def test_numbers_that_are_none_are_named(bundled, tmp_path, pace):
 @pytest.mark.slow
 def test_the_command_writes_weights_that_differ_in_nothing_else(bundled, tmp_path, capsys):
     out = tmp_path / "paced"
-    clips.main(f"--n 2 --test-n 2 --groups 4 --hand home --steps 4 --out {out}".split())
+    count = "--n 2 --test-n 2 --answer-n 1 --groups 4"
+    clips.main(f"{count} --hand home --steps 4 --out {out}".split())
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {"none", "start", "learned"} <= set(told)
     config = json.loads((out / CONFIG).read_text())
     assert config["pace"].keys() == set(Pace._fields)
-    assert all(told["learned"][key] == round(config["pace"][key], 3) for key in Pace._fields)
+    best = told[json.loads((out / "pace.json").read_text())["published"]]
+    assert all(best[key] == round(config["pace"][key], 3) for key in Pace._fields)
+    assert best["asked"] > 0 and best["right"] == max(told[name]["right"] for name in PACES)
     before = next(iter(bundled.policies.values())).state_dict()
     after = load_file(out / WEIGHTS)
     assert before.keys() == after.keys()

@@ -45,6 +45,7 @@ from arr_coc.benchmark.report import (
 from arr_coc.benchmark.timing import measure, rows_of, run_case
 from arr_coc.clips import MAX_FRAMES
 from arr_coc.commands import run_command
+from arr_coc.components import PARTS, for_base
 from arr_coc.config import DTYPES
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen.loading import BUNDLED_BASE
@@ -56,10 +57,14 @@ MODULE = "arr_coc.benchmark"
 
 
 def host_of(shapes: str, device: torch.device, dtype: str) -> ARRCOCQwen:
-    """The model of these shapes, without trained ARR-COC parts."""
+    """The model of these shapes; with the bundled weights, or parts of that kind that were not trained."""
     if shapes == BUNDLED:
-        return ARRCOCQwen.from_pretrained(BUNDLED_BASE, components="", device=device)
-    return build_host(shapes, device, getattr(torch, dtype))
+        return ARRCOCQwen.from_pretrained(BUNDLED_BASE, device=device)
+    host = build_host(shapes, device, getattr(torch, dtype))
+    parts = for_base(
+        host.model.config, host.attention_layers, list(PARTS), context="glance", glances=True
+    )
+    return host.with_policies({"untrained": parts.eval().to(device)})
 
 
 def faster_dtype(

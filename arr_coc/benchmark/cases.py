@@ -8,7 +8,7 @@ from functools import partial
 from PIL import Image
 
 from arr_coc.clips import Clip, clip_of
-from arr_coc.config import MINIMUM_BUDGET, Config
+from arr_coc.config import MINIMUM_BUDGET, NO_REVISION, Config
 from arr_coc.peers.base import Method
 from arr_coc.peers.methods import METHODS
 from arr_coc.peers.names import STOCK
@@ -21,11 +21,13 @@ QUESTION = "What number is on the small sign?"
 SIZES = {"cpu": (300, 1024, 2048, 4096), "cuda": (1024, 2048, 4096)}
 CLIP_SIZES = (256,)  # of each moment
 SHARES = (0.05, 0.10, 0.20, 0.40)
+FREE = {"revision": NO_REVISION}
 OURS: dict[str, Config] = {
-    "after": Config(glance="off", prune="after"),
+    "after": Config(glance="off", prune="after", **FREE),
     # The encoder sees the kept cells alone: the evaluation's cost curve reads this case.
-    "before": Config(glance="off", context="none"),
-    "before + separate glance": Config(glance="separate", context="cells"),
+    "before": Config(glance="off", context="none", **FREE),
+    "before + separate glance": Config(glance="separate", context="cells", **FREE),
+    # With every part that weights bring: each of them is counted.
     "glance as context": Config(glance="separate", context="glance"),
 }
 # As `evaluate` calls them.

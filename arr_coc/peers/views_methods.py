@@ -16,7 +16,7 @@ from torch import Tensor
 from arr_coc import attending
 from arr_coc.clips import fewer_moments
 from arr_coc.components import PARTS
-from arr_coc.config import MINIMUM_BUDGET, Config, small_grid
+from arr_coc.config import MINIMUM_BUDGET, Config, Pace, small_grid
 from arr_coc.peers import selection
 from arr_coc.peers.names import OURS, STOCK
 from arr_coc.peers.views import ReducedViews, ViewsCall, ViewsMethod, ViewsPeer
@@ -24,6 +24,8 @@ from arr_coc.qwen.deciding import decided
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.inputs import Ask, Picture, Views
 from arr_coc.temporal import Moments
+
+UNBLENDED, BLENDED = f"{OURS}-unblended", f"{OURS}-blended"
 
 
 class StockViews(ViewsPeer):
@@ -224,6 +226,17 @@ class EachAlone(ARRCOCViews):
         )
 
 
+class Blended(ARRCOCViews):
+    """ARR-COC with the brief's decay and boost, whatever numbers the weights bring."""
+
+    of_clips = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            Config(**{name: getattr(Pace(), name) for name in ("decay", "boost")}), BLENDED
+        )
+
+
 def _shrunk(call: ViewsCall, number: int, grid: tuple[int, int]) -> Picture:
     picture = call.views.pictures[number]
     return picture if grid == picture.grid else call.host.shrunk(picture, grid)
@@ -235,7 +248,6 @@ def _native_index(allocation: attending.Allocation) -> Tensor:
     return native[:, 1] * allocation.grid[1] + native[:, 2]
 
 
-UNBLENDED = f"{OURS}-unblended"
 # In the order of a table.
 VIEWS_METHODS: dict[str, Callable[[], ViewsMethod]] = {
     STOCK: StockViews,
@@ -245,5 +257,6 @@ VIEWS_METHODS: dict[str, Callable[[], ViewsMethod]] = {
     DivPruneViews.name: DivPruneViews,
     OURS: ARRCOCViews,
     UNBLENDED: lambda: ARRCOCViews(Config(decay=0.0, boost=1.0), UNBLENDED),
+    BLENDED: Blended,
     f"{OURS}-each-alone": EachAlone,
 }
