@@ -5,9 +5,9 @@
 Three numbers (`config.Pace`), beginning at the brief's. The base, its weights and all maps stay as they
 are: each drawn clip's maps are computed once, and the numbers follow the gradient of how much of the
 evidence a relaxed budget keeps, in as many moments as an answer takes. Other clips then say what is kept
-with none of the three, with less than those of the start, with those of the start and with those that were
-learned, and what the model answers with each. The numbers that answer best, which need not be those that keep most, go into the
-`config.json` of the weights in OUT. The last line on stdout is JSON.
+and what is answered with none of the three, with less than the brief's, with the brief's, and with those
+that were learned. What answers best, which need not be what keeps most, goes into the `config.json` of
+the weights in OUT. The last line on stdout is JSON.
 """
 
 import argparse
