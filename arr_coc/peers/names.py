@@ -84,6 +84,5 @@ VIEWS_WORDS = {
     "divprune": "DivPrune: tokens unlike each other over all moments, after the encoder",
     "arr-coc": "ARR-COC as it is used",
     "arr-coc-unblended": "nothing blended on from moment to moment, nothing lifted for moving",
-    "arr-coc-blended": "the brief's decay of .7 and boost of 1.5",
     "arr-coc-each-alone": "each moment decided as a picture by itself, with an equal share",
 }

@@ -16,7 +16,7 @@ from torch import Tensor
 from arr_coc import attending
 from arr_coc.clips import fewer_moments
 from arr_coc.components import PARTS
-from arr_coc.config import MINIMUM_BUDGET, Config, Pace, small_grid
+from arr_coc.config import MINIMUM_BUDGET, Config, small_grid
 from arr_coc.peers import selection
 from arr_coc.peers.names import OURS, STOCK
 from arr_coc.peers.views import ReducedViews, ViewsCall, ViewsMethod, ViewsPeer
@@ -25,7 +25,7 @@ from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.inputs import Ask, Picture, Views
 from arr_coc.temporal import Moments
 
-UNBLENDED, BLENDED = f"{OURS}-unblended", f"{OURS}-blended"
+UNBLENDED = f"{OURS}-unblended"
 
 
 class StockViews(ViewsPeer):
@@ -226,17 +226,6 @@ class EachAlone(ARRCOCViews):
         )
 
 
-class Blended(ARRCOCViews):
-    """ARR-COC with the brief's decay and boost, whatever numbers the weights bring."""
-
-    of_clips = True
-
-    def __init__(self) -> None:
-        super().__init__(
-            Config(**{name: getattr(Pace(), name) for name in ("decay", "boost")}), BLENDED
-        )
-
-
 def _shrunk(call: ViewsCall, number: int, grid: tuple[int, int]) -> Picture:
     picture = call.views.pictures[number]
     return picture if grid == picture.grid else call.host.shrunk(picture, grid)
@@ -257,6 +246,5 @@ VIEWS_METHODS: dict[str, Callable[[], ViewsMethod]] = {
     DivPruneViews.name: DivPruneViews,
     OURS: ARRCOCViews,
     UNBLENDED: lambda: ARRCOCViews(Config(decay=0.0, boost=1.0), UNBLENDED),
-    BLENDED: Blended,
     f"{OURS}-each-alone": EachAlone,
 }
