@@ -67,6 +67,7 @@ BELOW = {
         "check",
         "clips",
         "commands",
+        "components",
         "attending",
         "config",
         "peers",

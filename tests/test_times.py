@@ -67,8 +67,8 @@ def test_a_step_is_read_easily():
 
 
 def test_the_results_have_them_where_they_were_measured(tmp_path):
-    assert "arr-times" not in measured.section(tmp_path)
+    assert "arr-times" not in measured.tables(tmp_path)
     (tmp_path / measured.BENCHMARK).write_text(json.dumps(report()))
-    assert "arr-times" in measured.section(tmp_path)
+    assert "arr-times" in measured.tables(tmp_path)
     (tmp_path / measured.BENCHMARK).write_text("[]")
-    assert "arr-times" not in measured.section(tmp_path)
+    assert "arr-times" not in measured.tables(tmp_path)

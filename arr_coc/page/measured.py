@@ -97,12 +97,9 @@ def at_2b(folder: Path, brief: bool = False) -> str:
 
 
 def section(folder: Path, identity: Identity | None = None) -> str:
-    """The first results as a chart with its rows, a sentence where there are none; then times by size."""
+    """The first results as a chart with its rows; a sentence where there are none."""
     shown = [chart(s, made_of(s, identity)) for s in load(folder, identity).values()][:1]
     body = "".join(shown) or _sentence(OTHER if identity and load(folder) else NONE)
-    # Never measured, or a report of another form: the page says nothing of it.
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        body += times(benchmark(folder))
     return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
 
 
@@ -117,11 +114,18 @@ def benchmark(folder: Path) -> dict[str, Any]:
 
 
 def tables(folder: Path, identity: Identity | None = None) -> str:
-    """All results as tables, each folded, and where their figures are; "" where there are none."""
+    """Times by size and all results as tables, each folded, and where figures are; "" without any."""
+    by_size = "Seconds to the first word, by the picture's tokens"
+    parts = {by_size: ""}
+    # Never measured, or a report of another form: the page says nothing of it.
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        parts[by_size] = times(benchmark(folder))
+    found = load(folder, identity).items()
+    parts |= {TITLES.get(name, name): _evaluation(summary) for name, summary in found}
     folded = "".join(
-        f'<details class="arr-how"><summary>{escaped(TITLES.get(name, name))}</summary>'
-        f"{_evaluation(summary)}</details>"
-        for name, summary in load(folder, identity).items()
+        f'<details class="arr-how"><summary>{escaped(title)}</summary>{part}</details>'
+        for title, part in parts.items()
+        if part
     )
     return folded and f'{folded}<p class="arr-about">{_figures()}</p>'
 
