@@ -285,14 +285,38 @@ def test_every_module_imports_and_says_what_it_is(module):
     assert importlib.import_module(module).__doc__
 
 
+# One process for all: each of its own would import torch anew.
+HELP_OF_EACH = """
+import contextlib, io, json, runpy, sys
+
+said = {}
+for name in sys.argv[1:]:
+    sys.argv, code, out = [name, "--help"], "none", io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            code = end.code or 0
+    said[name] = [code, out.getvalue()]
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def helps():
+    """Of every command, how its --help ended and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP_OF_EACH, *COMMANDS], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command):
-    done = subprocess.run(
-        [sys.executable, "-m", command, "--help"],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0 and "usage" in done.stdout
+def test_every_command_has_help(command, helps):
+    code, said = helps[command]
+    assert code == 0 and "usage" in said
 
 
 def test_there_are_commands():
