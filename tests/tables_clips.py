@@ -9,8 +9,8 @@ RESULTS = Path(__file__).parent.parent / "results"
 REPORT = RESULTS / "benchmark-clips-2b-cpu.json"
 LOOKS = {
     "stock": "full look (stock)",
-    "before + separate glance": "focused, halo and surroundings as context (the default)",
-    "glance as context": '**focused, `Config(context="glance")`**',
+    "before + separate glance": "focused, halo and surroundings as context (without weights)",
+    "glance as context": "**focused, the glance as context (as shipped)**",
     "fewer-frames": "fewer frames",
 }
 STAGES = ("encode_s", "prefill_s", "overhead_s", "time_to_first_token_s")
@@ -27,7 +27,7 @@ def clips_block() -> str:
     ]
     for one in report["summary"]:
         seconds = [f"{one[stage]['median']:.2f} s" for stage in STAGES]
-        tokens = one["visual_tokens"]["median"]
+        tokens = round(one["visual_tokens"]["median"])
         ratio = "1" if one["case"] == "stock" else f"{one['speedup']['lower_quartile']:.1f}x"
         lines.append(f"| {LOOKS[one['case']]} | {tokens} | {' | '.join(seconds)} | {ratio} |")
     text = (
