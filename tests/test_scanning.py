@@ -69,9 +69,8 @@ def test_narrow_arithmetic_sees_nearly_the_same_and_only_where_nothing_is_traine
 @pytest.mark.parametrize("grid", [(20, 1), (1, 20), (5, 1), (1, 1), (40, 2)])
 def test_a_strip_is_seen_as_it_is_whatever_was_in_memory_before(grid):
     torch.manual_seed(0)
-    match = ScanMatch(SIZE).eval()
-    samples = torch.rand(1, 3, grid[0] * FINE, grid[1] * FINE)
-    exact = match.train().see(samples)
+    match, samples = ScanMatch(SIZE), torch.rand(1, 3, grid[0] * FINE, grid[1] * FINE)
+    exact = match.see(samples)
     match.eval()
     for length in range(1000, 200_000, 10_000):
         used = [torch.full((length,), float("nan"), dtype=torch.bfloat16) for _ in range(15)]
