@@ -13,7 +13,7 @@ the weights in OUT. The last line on stdout is JSON.
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from arr_coc import motion, provenance
-from arr_coc.clips import clip_of
+from arr_coc.clips import Clip, clip_of
 from arr_coc.commands import run_command
 from arr_coc.components import Components
 from arr_coc.config import SHARE, Config, Pace
@@ -30,7 +30,7 @@ from arr_coc.evaluate.stats import wilson
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.moments import ClipQuestion
-from arr_coc.scenes.moving import make_clip
+from arr_coc.scenes.moving import ClipScene, make_clip
 from arr_coc.scenes.scene import DEV_SEED
 from arr_coc.scoring import score_exact
 from arr_coc.temporal import Moments, allocate, relevances
@@ -87,15 +87,20 @@ class Paced(nn.Module):
         return Pace(*(float(value.detach()) for value in self()))
 
 
+def drawn_clips(seeds: Sequence[int], groups: int, hand: str) -> Iterator[tuple[ClipScene, Clip]]:
+    """Each drawn clip with its questions, and as the model is given it."""
+    for seed in seeds:
+        drawn = make_clip(seed, groups=groups, hand=hand)
+        yield drawn, clip_of(drawn.frames, fps=drawn.fps)
+
+
 def lessons(
     host: ARRCOCQwen, seeds: Sequence[int], *, groups: int, share: float, hand: str
 ) -> list[Lesson]:
     """The questions of some drawn clips, each decided without blending, lifting or a lean taken back."""
     level = host.with_policies({name: paced(own, None) for name, own in host.policies.items()})
     config, found = Config(share=share, decay=0.0, boost=1.0), []
-    for seed in seeds:
-        drawn = make_clip(seed, groups=groups, hand=hand)
-        clip = clip_of(drawn.frames, fps=drawn.fps)
+    for drawn, clip in drawn_clips(seeds, groups, hand):
         for asked in drawn.questions:
             if asked.evidence:  # of a "no" nothing is there to be kept
                 moments = level.realize(clip, asked.text, config)
@@ -180,9 +185,7 @@ def answers(
     """Whether each question about some drawn clips is answered rightly with these numbers."""
     other = host.with_policies({name: paced(own, pace) for name, own in host.policies.items()})
     config, right = Config(share=share), []
-    for seed in seeds:
-        drawn = make_clip(seed, groups=groups, hand=hand)
-        clip = clip_of(drawn.frames, fps=drawn.fps)
+    for drawn, clip in drawn_clips(seeds, groups, hand):
         for asked in drawn.questions:
             answer = other.generate(clip, asked.text, config=config, max_new_tokens=NEW_TOKENS)
             right.append(score_exact(answer.text, asked.answer))
