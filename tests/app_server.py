@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 import httpx
+from filelock import FileLock
 
 from arr_coc.scenes.scene import make_scene
 
@@ -36,6 +37,7 @@ CARDS = (
     ("02-emblem-colour.jpg", 900_009_053, "The emblem on the door is what colour?", "white",
      [210, 303, 232, 325]),
 )  # fmt: skip
+RUN_FOLDER = "ARR_COC_TEST_RUN"  # a folder for what the processes of one test run share (conftest)
 OTHER_SHARE = 0.05  # that they are recorded at besides the usual one
 
 
@@ -51,9 +53,35 @@ class Server:
 
 @cache
 def recorded_examples() -> Path:
-    """A folder with `CARDS` and fresh recordings of them, made once."""
-    folder = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """A folder with `CARDS` and fresh recordings of them, made once a run."""
+    return _made_once("examples", _record_examples)
+
+
+@cache
+def recorded_clips() -> Path:
+    """A folder like `recorded_examples` with two clips drawn and recorded, made once a run."""
+    examples = recorded_examples()
+    return _made_once("clips", lambda folder: _record_clips(folder, examples))
+
+
+def _made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder that `make` fills; whichever process of a test run comes first makes it for all."""
+    if run := os.environ.get(RUN_FOLDER):
+        own = Path(run)
+    else:  # not a test: `tests.fuzz` and the like
+        own = Path(tempfile.mkdtemp())
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+    folder, done = own / name, own / f"{name}.done"
+    with FileLock(own / f"{name}.lock"):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # half of it, where making it failed
+            folder.mkdir()
+            make(folder)
+            done.touch()
+    return folder
+
+
+def _record_examples(folder: Path) -> None:
     entries = []
     for file, seed, question, answer, box in CARDS:
         make_scene(seed).image.save(folder / file, quality=92)
@@ -69,17 +97,13 @@ def recorded_examples() -> Path:
     command = [sys.executable, "-m", "arr_coc.record", "--examples", folder, "--repetitions", "2"]
     command += ["--shares", str(OTHER_SHARE)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return folder
 
 
-@cache
-def recorded_clips() -> Path:
-    """The folder of `recorded_examples` with two clips drawn and recorded, made once."""
-    folder = recorded_examples()
+def _record_clips(folder: Path, examples: Path) -> None:
+    shutil.copytree(examples, folder, dirs_exist_ok=True)
     command = [sys.executable, "-m", "arr_coc.record_clips", "--out", folder, "--repetitions", "1"]
     command += ["--kinds", "colour", "number"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return folder
 
 
 @cache

@@ -4,16 +4,27 @@ Everything runs on the CPU, without a network.
 """
 
 import os
+import shutil
+import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import pytest
 import torch
+from app_server import RUN_FOLDER
 from PIL import Image, ImageDraw
 
 # Beside other workers of pytest-xdist one thread each: more would only wait for each other.
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a folder for what the processes of this run share; pytest-xdist's workers find its name."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp()
+        os.environ[RUN_FOLDER] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @torch.inference_mode(False)  # a test may ask for it first within inference mode, another train it

@@ -286,6 +286,21 @@ def test_what_goes_on_from_a_folder_reads_out_as_the_run_did_that_wrote_it(tmp_p
         assert torch.equal(value, state["heads"][key].bfloat16().float()), key
 
 
+def test_new_read_outs_learn_before_the_model_does(tmp_path, capsys):
+    """At a rate of 0 the joint stage changes nothing, so whatever moved has moved before it."""
+    _train(tmp_path / "base", "--joint-steps", "1")
+    (tmp_path / "base.readouts.safetensors").unlink()
+    still = ["--init", str(tmp_path / "base"), "--stages", "joint", "--joint-steps", "1"]
+    still += ["--joint-lr-scale", "0"]
+    before = _train(tmp_path / "before", *still)
+    after = _train(tmp_path / "after", *still, "--readouts-first", "2")
+    assert before["step"] == after["step"] == 1
+    assert _apart(before["model"], after["model"]) == 0 < _apart(before["heads"], after["heads"])
+    with pytest.raises(SystemExit):
+        pretrain.parse(["--out", "x", "--readouts-first", "2"])
+    assert "--readouts-first goes with --init" in capsys.readouterr().err
+
+
 def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):
     folder = tmp_path / "base"
     state = _train(folder, "--joint-steps", "2")

@@ -33,6 +33,7 @@ from arr_coc.benchmark.cases import (
     cases,
     shipped,
 )
+from arr_coc.benchmark.hosts import BUNDLED, host_of
 from arr_coc.benchmark.report import (
     SLOW,
     against_fastest,
@@ -45,26 +46,11 @@ from arr_coc.benchmark.report import (
 from arr_coc.benchmark.timing import measure, rows_of, run_case
 from arr_coc.clips import MAX_FRAMES
 from arr_coc.commands import run_command
-from arr_coc.components import PARTS, for_base
 from arr_coc.config import DTYPES
 from arr_coc.peers.names import STOCK
-from arr_coc.qwen.loading import BUNDLED_BASE
-from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.shapes import SHAPES, build_host
+from arr_coc.qwen.shapes import SHAPES
 
-BUNDLED = "bundled"
 MODULE = "arr_coc.benchmark"
-
-
-def host_of(shapes: str, device: torch.device, dtype: str) -> ARRCOCQwen:
-    """The model of these shapes; with the bundled weights, or parts of that kind that were not trained."""
-    if shapes == BUNDLED:
-        return ARRCOCQwen.from_pretrained(BUNDLED_BASE, device=device)
-    host = build_host(shapes, device, getattr(torch, dtype))
-    parts = for_base(
-        host.model.config, host.attention_layers, list(PARTS), context="glance", glances=True
-    )
-    return host.with_policies({"untrained": parts.eval().to(device)})
 
 
 def faster_dtype(
@@ -73,7 +59,7 @@ def faster_dtype(
     """Time one stock answer in float32 and in bfloat16; the faster name, and both seconds."""
     seconds = {}
     for name in ("float32", "bfloat16"):
-        host = host_of(shapes, device, name)
+        host = host_of(shapes, device, getattr(torch, name))
         stock = Case(STOCK, sizes[0], sizes[0])
         run_case(host, stock)
         seconds[name] = run_case(host, stock)["time_to_first_token_s"]
@@ -138,7 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
     dtype, compared = (before[0]["dtype"], {}) if before else chosen_dtype(args, sizes)
     if args.dtype not in ("auto", dtype):
         p.error(f"--dtype {args.dtype}, and {kept.name} holds rows in {dtype}")
-    host = host_of(args.shapes, device, dtype)
+    host = host_of(args.shapes, device, getattr(torch, dtype))
     rows = measure(host, cases(sizes, args.shares, args.moments), args.repetitions, kept, dtype)
     summary = summarise(rows)
     fastest = fastest_stock(summary, out)

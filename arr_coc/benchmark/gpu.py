@@ -23,6 +23,7 @@ import torch
 from arr_coc import provenance
 from arr_coc.attending import native_allocation
 from arr_coc.benchmark.cases import QUESTION, Case, image_of
+from arr_coc.benchmark.hosts import host_of
 from arr_coc.benchmark.report import summarise
 from arr_coc.benchmark.timing import Row, run_case
 from arr_coc.check.trials import first_logits
@@ -31,7 +32,7 @@ from arr_coc.config import MINIMUM_BUDGET, Config
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen import encoding
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.shapes import SHAPES, build_host
+from arr_coc.qwen.shapes import SHAPES
 
 MODULE = "arr_coc.benchmark.gpu"
 NAMES = ("glance as context", "before + separate glance", "before", "downsample")
@@ -155,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     report |= {"dtypes": {name: {} for name in DTYPES}, "left_out": []}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     for dtype in DTYPES:
-        host = build_host(args.shapes, device, getattr(torch, dtype))
+        host = host_of(args.shapes, device, getattr(torch, dtype))
         session = Session(host, args.sizes, deadline)
         for name, part in PARTS.items():
             if session.is_over:

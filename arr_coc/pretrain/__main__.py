@@ -29,7 +29,7 @@ from accelerate import Accelerator
 from arr_coc import provenance
 from arr_coc.commands import run_command
 from arr_coc.pretrain.card import CLIPS, CLOCK, EASY_VQA, LARGE
-from arr_coc.pretrain.loop import train
+from arr_coc.pretrain.loop import teach_readouts, train
 from arr_coc.pretrain.quicker import compile_text
 from arr_coc.pretrain.run import Run, begin, publish
 from arr_coc.pretrain.scores import (
@@ -98,6 +98,11 @@ def parse(argv: Sequence[str] | None) -> Settings:
     how.add_argument("--lr", type=float, default=1.5e-3, help="AdamW, for what Muon does not train")
     how.add_argument("--muon-lr", type=float, default=3e-3)
     how.add_argument("--joint-lr-scale", type=float, default=0.5)
+    how.add_argument(
+        "--readouts-first", type=int, default=0, metavar="STEPS",
+        help="with --init, where the read-outs of its run were not kept: so many steps train new ones "
+             "alone, before what they say moves the model",
+    )  # fmt: skip
     how.add_argument("--seed", type=int, default=0, help="of the initial weights")
     how.add_argument("--seed-offset", type=int, default=0, help="added to the scenes' seeds")
     how.add_argument("--float32", action="store_true", help="no bfloat16 autocast")
@@ -134,6 +139,8 @@ def _check(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
         parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")
     if values["largest"] is not None and values["largest"] < large.SIDES[0]:
         parser.error(f"--largest {values['largest']} is below {large.SIDES[0]} pixels")
+    if values["readouts_first"] and not values["init"]:
+        parser.error("--readouts-first goes with --init")
     every, save = values["average_every"], values["save_every"]
     if every < 1 or save % every:
         parser.error(f"--average-every {every} is not a divisor of --save-every {save}")
@@ -179,6 +186,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     accelerator = start_accelerator(device=settings.device, float32=settings.float32)
     torch.set_num_threads(settings.threads)  # after accelerate, which may set its own number
     run = begin(settings)
+    if settings.readouts_first and not run.step:
+        teach_readouts(run, accelerator, settings)
     if settings.compile:
         compile_text(run.model)
     if settings.stages:

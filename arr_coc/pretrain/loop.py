@@ -6,6 +6,7 @@ the steps or the clock, whichever is further.
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 from accelerate import Accelerator
@@ -78,6 +79,25 @@ def train_stage(run: Run, accelerator: Accelerator, settings: Settings) -> None:
         average_weights(accelerator, opts)
     save_checkpoint(accelerator, settings.work)
     accelerator.free_memory()  # the next stage has other optimizers
+
+
+def teach_readouts(run: Run, accelerator: Accelerator, settings: Settings) -> None:
+    """Train the read-outs alone on the first `settings.readouts_first` batches of the joint stage.
+
+    What new ones say of a trained model is noise, and its gradients would be the largest by far.
+    """
+    run.model.requires_grad_(False)
+    adam = torch.optim.AdamW(run.heads.parameters(), lr=settings.lr, betas=(0.9, 0.98))
+    opts = [accelerator.prepare_optimizer(adam)]
+    batches = draw_batches(run, accelerator, settings)
+    for step, batch in enumerate(islice(batches, settings.readouts_first)):
+        with accelerator.autocast():
+            loss, _ = LOSSES[run.stage](run, batch)
+        # Easy-VQA has nothing to name: a gradient of zero, as every process takes every step.
+        update(accelerator, opts, loss + 0 * sum(p.sum() for p in run.heads.parameters()))
+        if step % settings.log_every == 0:
+            accelerator.print(f"readouts {step}/{settings.readouts_first} loss {loss.item():.3f}")
+    accelerator.free_memory()
 
 
 def draw_batches(run: Run, accelerator: Accelerator, settings: Settings) -> Iterator[Batch]:

@@ -37,6 +37,7 @@ class Settings:
         lr: of AdamW, for what Muon does not train.
         muon_lr: of Muon, for the matrices inside the blocks.
         joint_lr_scale: factor of both rates in the joint stage.
+        readouts_first: steps that train nothing but the read-outs, before a joint stage begins.
         seed: of the initial weights.
         seed_offset: added to the seeds of the scenes.
         float32: no bfloat16 autocast.
@@ -69,6 +70,7 @@ class Settings:
     lr: float
     muon_lr: float
     joint_lr_scale: float
+    readouts_first: int
     seed: int
     seed_offset: int
     float32: bool

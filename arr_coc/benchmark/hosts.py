@@ -1,0 +1,24 @@
+"""Hosts: the models that are timed, with every part that weights bring."""
+
+import torch
+
+from arr_coc.components import PARTS, for_base
+from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.qwen.shapes import build_host
+
+BUNDLED = "bundled"
+
+
+def host_of(shapes: str, device: torch.device, dtype: torch.dtype) -> ARRCOCQwen:
+    """The model of these shapes; with the bundled weights, or parts of that kind that were not trained.
+
+    `shapes` is `BUNDLED`, whose dtype is its own, or a key of `qwen.shapes.SHAPES`.
+    """
+    if shapes == BUNDLED:
+        return ARRCOCQwen.from_pretrained(BUNDLED_BASE, device=device)
+    host = build_host(shapes, device, dtype)
+    parts = for_base(
+        host.model.config, host.attention_layers, list(PARTS), context="glance", glances=True
+    )
+    return host.with_policies({"untrained": parts.eval().to(device)})
