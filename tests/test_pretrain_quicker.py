@@ -36,6 +36,7 @@ def test_patches_multiplied_are_the_stock_encoder_under_the_same_names(model):
     )
 
 
+@pytest.mark.thorough  # what a compiler takes is most of a CI's minute
 @pytest.mark.slow
 def test_compiled_text_layers_give_the_same_logits_at_every_length(model):
     names = list(model.state_dict())

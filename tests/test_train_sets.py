@@ -155,7 +155,7 @@ def test_what_is_published_is_the_best_checkpoint(folder, tmp_path, monkeypatch)
     assert torch.equal(published[own], saved[full]) and not torch.equal(saved[full], last[full])
 
 
-@pytest.mark.parametrize("stopped_at", [2, 4])
+@pytest.mark.parametrize("stopped_at", [2, pytest.param(4, marks=pytest.mark.thorough)])
 def test_a_killed_run_resumes_to_the_same_result(folder, straight, tmp_path, stopped_at):
     """After the first checkpoint of an epoch, and after one of the second epoch's."""
     out, record = straight
