@@ -59,7 +59,7 @@ def faster_dtype(
     """Time one stock answer in float32 and in bfloat16; the faster name, and both seconds."""
     seconds = {}
     for name in ("float32", "bfloat16"):
-        host = host_of(shapes, device, getattr(torch, name))
+        host = host_of(shapes, device, name)
         stock = Case(STOCK, sizes[0], sizes[0])
         run_case(host, stock)
         seconds[name] = run_case(host, stock)["time_to_first_token_s"]
@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
     dtype, compared = (before[0]["dtype"], {}) if before else chosen_dtype(args, sizes)
     if args.dtype not in ("auto", dtype):
         p.error(f"--dtype {args.dtype}, and {kept.name} holds rows in {dtype}")
-    host = host_of(args.shapes, device, getattr(torch, dtype))
+    host = host_of(args.shapes, device, dtype)
     rows = measure(host, cases(sizes, args.shares, args.moments), args.repetitions, kept, dtype)
     summary = summarise(rows)
     fastest = fastest_stock(summary, out)

@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     report |= {"dtypes": {name: {} for name in DTYPES}, "left_out": []}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     for dtype in DTYPES:
-        host = host_of(args.shapes, device, getattr(torch, dtype))
+        host = host_of(args.shapes, device, dtype)
         session = Session(host, args.sizes, deadline)
         for name, part in PARTS.items():
             if session.is_over:

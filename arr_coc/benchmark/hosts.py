@@ -10,14 +10,15 @@ from arr_coc.qwen.shapes import build_host
 BUNDLED = "bundled"
 
 
-def host_of(shapes: str, device: torch.device, dtype: torch.dtype) -> ARRCOCQwen:
+def host_of(shapes: str, device: torch.device, dtype: str) -> ARRCOCQwen:
     """The model of these shapes; with the bundled weights, or parts of that kind that were not trained.
 
-    `shapes` is `BUNDLED`, whose dtype is its own, or a key of `qwen.shapes.SHAPES`.
+    `shapes` is `BUNDLED`, whose dtype is its own, or a key of `qwen.shapes.SHAPES`,
+    `dtype` torch's name of one.
     """
     if shapes == BUNDLED:
         return ARRCOCQwen.from_pretrained(BUNDLED_BASE, device=device)
-    host = build_host(shapes, device, dtype)
+    host = build_host(shapes, device, getattr(torch, dtype))
     parts = for_base(
         host.model.config, host.attention_layers, list(PARTS), context="glance", glances=True
     )
