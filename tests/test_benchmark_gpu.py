@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("gpu") / "gpu.json"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu, "CROSSOVER", (16,))
+        patch.setattr(gpu, "CROSSOVER", (64,))  # the least that such a base sees
         patch.setattr(gpu, "AT_ONCE", (1, 2))
         patch.setattr(gpu, "REPETITIONS", 1)
-        gpu.main(["--device", "cpu", "--shapes", "tiny", "--sizes", "64", "--out", str(out)])
+        gpu.main(["--device", "cpu", "--shapes", "tiny", "--sizes", "128", "--out", str(out)])
     return json.loads(out.read_text())
 
 
@@ -26,7 +26,7 @@ def test_every_part_runs_in_both_dtypes(report):
         assert set(parts) == set(gpu.PARTS)
         assert parts["identity"]["bit_for_bit"] == {"before": True, "after": True}
         assert {e["case"] for e in parts["stages"]} == {"stock", *gpu.NAMES}
-        assert {e["image_tokens"] for e in parts["crossover"]} == {16}
+        assert {e["image_tokens"] for e in parts["crossover"]} == {64}
         assert [(row["look"], row["questions"]) for row in parts["many"]] == [
             ("stock", 1), ("focused", 1), ("stock", 2), ("focused", 2)
         ]  # fmt: skip
