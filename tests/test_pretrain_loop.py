@@ -296,9 +296,14 @@ def test_new_read_outs_learn_before_the_model_does(tmp_path, capsys):
     after = _train(tmp_path / "after", *still, "--readouts-first", "2")
     assert before["step"] == after["step"] == 1
     assert _apart(before["model"], after["model"]) == 0 < _apart(before["heads"], after["heads"])
-    with pytest.raises(SystemExit):
-        pretrain.parse(["--out", "x", "--readouts-first", "2"])
-    assert "--readouts-first goes with --init" in capsys.readouterr().err
+    for flags, sentence in (
+        (["--readouts-first", "2"], "--readouts-first goes with --init and stages to train"),
+        (["--init", "y", "--readouts-first", "2", "--stages"], "--readouts-first goes with"),
+        (["--init", "y", "--readouts-first", "-1"], "--readouts-first -1 is below 0"),
+    ):
+        with pytest.raises(SystemExit):
+            pretrain.parse(["--out", "x", *flags])
+        assert sentence in capsys.readouterr().err
 
 
 def test_a_run_writes_a_loadable_folder_and_resumes(tmp_path, capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arr_coc import provenance
 from arr_coc.commands import add_dtype
-from arr_coc.evaluate.questions import PLAIN, QUESTIONS_PER_BLOCK
+from arr_coc.evaluate.questions import PLAIN, QUESTIONS_PER_BLOCK, SCENES_QUESTIONS
 from arr_coc.evaluate.timing import CURVE
 from arr_coc.evaluate.views import GROUPS, PICTURES, VIEWS_KINDS, VIEWS_SIZE, VIEWS_WORLDS
 from arr_coc.evaluate.vqa import SHORT
@@ -183,9 +183,9 @@ def parser(about: str) -> argparse.ArgumentParser:
                           "of methods that use none of the parts that changed, and ask the others "
                           "anew")  # fmt: skip
     how.add_argument("--batch", type=int, help="questions answered at once")
-    how.add_argument(
-        "--block", type=int, default=QUESTIONS_PER_BLOCK, help="questions between two checkpoints"
-    )
+    how.add_argument("--block", type=int, default=QUESTIONS_PER_BLOCK,
+                     help="questions between two checkpoints; of drawn scenes always about "
+                          f"{SCENES_QUESTIONS}")  # fmt: skip
     how.add_argument("--max-new-tokens", type=int)
     how.add_argument("--workers", type=int, default=1, help="processes on this machine")
     how.add_argument("--threads", type=int, default=1, help="CPU threads of each")

@@ -139,8 +139,10 @@ def _check(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
         parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")
     if values["largest"] is not None and values["largest"] < large.SIDES[0]:
         parser.error(f"--largest {values['largest']} is below {large.SIDES[0]} pixels")
-    if values["readouts_first"] and not values["init"]:
-        parser.error("--readouts-first goes with --init")
+    if values["readouts_first"] < 0:
+        parser.error(f"--readouts-first {values['readouts_first']} is below 0")
+    if values["readouts_first"] and not (values["init"] and values["stages"]):
+        parser.error("--readouts-first goes with --init and stages to train")
     every, save = values["average_every"], values["save_every"]
     if every < 1 or save % every:
         parser.error(f"--average-every {every} is not a divisor of --save-every {save}")
