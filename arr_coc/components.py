@@ -18,7 +18,8 @@ from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
 from arr_coc.config import Config, Pace
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
 from arr_coc.lora import EncoderLoRA
-from arr_coc.scanning import FINE, ScanMatch
+from arr_coc.scanning import FINE, HOPS, ScanMatch
+from arr_coc.words import Words
 
 # Rows of the embedding, spread over the vocabulary, whose signs tell one base from another.
 FINGERPRINT_ROWS = 64
@@ -131,7 +132,7 @@ class Components(nn.Module):
         self,
         glance: GlanceReadings | None,
         textures: Tensor,
-        embedding: Tensor,
+        words: Words,
         grid: tuple[int, int],
         seen: Tensor | None = None,
     ) -> tuple[Tensor | None, str]:
@@ -140,7 +141,7 @@ class Components(nn.Module):
         Args:
             glance: what the glance saw; None without one.
             textures: `(B, 13, h, w)`.
-            embedding: `(B, D)` of the question.
+            words: of the B questions.
             grid: `(h, w)`.
             seen: `(B, width, h, w)` as `ScanMatch.see`; None without that part.
 
@@ -151,7 +152,7 @@ class Components(nn.Module):
         maps, source = self.participatory_each(
             None if glance is None else [glance],
             [textures],
-            embedding,
+            words,
             [grid],
             None if seen is None else [seen],
         )
@@ -161,12 +162,12 @@ class Components(nn.Module):
         self,
         glances: Sequence[GlanceReadings] | None,
         textures: Sequence[Tensor],
-        embedding: Tensor,
+        words: Words,
         grids: Sequence[tuple[int, int]],
         seen: Sequence[Tensor] | None = None,
     ) -> tuple[list[Tensor] | None, str]:
         """As `participatory` of several pictures that one glance looked at: 1 at the best of all."""
-        parts, sources = [], []
+        embedding, parts, sources = words.mean, [], []
         if glances is not None:
             parts, sources = self._glance_scores(glances, embedding, grids), ["glance"]
             if not parts and self.texture is None and seen is None:
@@ -178,7 +179,7 @@ class Components(nn.Module):
             parts.append([self.texture(own, embedding) for own in textures])
             sources.append("texture")
         if self.scan is not None and seen is not None:
-            parts.append([self.scan(own, embedding) for own in seen])
+            parts.append([self.scan(own, words) for own in seen])
             sources.append("scan")
         if not parts:
             return None, "none"
@@ -306,7 +307,7 @@ def for_base(
         ),
         "states": lambda: StateMatch(size),
         "texture": lambda: TextureMatch(size),
-        "scan": lambda: ScanMatch(size),
+        "scan": lambda: ScanMatch(size, hops=HOPS),
         "adapter": lambda: QualityAdapter(
             size, 1 + len(vision.deepstack_visual_indexes), **adapter
         ),

@@ -21,6 +21,7 @@ from arr_coc.balancing import FIXED, Scalars
 from arr_coc.components import Components, context_for
 from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Tensions, glance_tokens
 from arr_coc.texture import SAMPLES, texture
+from arr_coc.words import Words
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +68,8 @@ class Host(Protocol):
     def pixels(self, image: Any, side: int | None) -> Tensor:
         """`(1, 3, H, W)` sRGB in [0, 1], as the model sees it, or `side` samples a side of each token."""
 
-    def embed(self, question: str) -> Tensor:
-        """`(1, D)` mean embedding of the question's own tokens."""
+    def embed(self, question: str) -> Words:
+        """The question's own tokens, embedded."""
 
     def glance(self, image: Any, question: str, tokens: int) -> Glance:
         """Look at the image with at most `tokens` visual tokens, asking the question."""
@@ -214,10 +215,10 @@ class Realizer:
         """The participatory map and where it comes from, as `Components.participatory`."""
         grid = tuple(textures.shape[-2:])
         if self.components is not None:
-            embedding = self.host.embed(question).to(textures.device)
+            words = self.host.embed(question).to(textures.device)
             with torch.inference_mode():
                 seen = self.components.see(lambda side: self.host.pixels(image, side))
-                return self.components.participatory(glance, textures, embedding, grid, seen)
+                return self.components.participatory(glance, textures, words, grid, seen)
         if glance is None:
             return None, "none"
         return knowing.participatory(glance.attention, grid), "glance"
@@ -236,8 +237,8 @@ class Realizer:
         each = [balancing.map_statistics(torch.stack(own, 1)) for own in known]
         statistics = torch.stack(each).mean(0)
         with torch.inference_mode():
-            embedding = self.host.embed(question).to(statistics.device)
-            values = self.components.policy(embedding, statistics)[0]
+            words = self.host.embed(question).to(statistics.device)
+            values = self.components.policy(words.mean, statistics)[0]
         return Tensions(*values.tolist()), "learned"  # a GPU is waited for once
 
 

@@ -4,7 +4,8 @@ A glance is too coarse for things of a token or two: where hundreds of pixels ar
 thing is called is gone. This network scans every cell at `FINE` x `FINE` samples, for a small part of what
 the vision encoder takes. What it sees is matched with the question at once and, moved by the question
 (feature-wise linear modulation, 1709.07871), looked over again with its surroundings: what stands "left of
-the sign" is not where the sign is.
+the sign" is not where the sign is. With hops it first finds what single phrases name and takes along what
+stands there: "the same colour as the sign" is known only then.
 """
 
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arr_coc.knowing import bounded
+from arr_coc.words import Words
 
 FINE = 16  # samples on a side of each cell
 # Channels after each halving of the sides, from `FINE` samples to one place.
@@ -22,6 +24,10 @@ WIDTHS = (32, 64, 128, 192)
 DILATIONS = (1, 2, 4, 8)  # of the convolutions that look over a cell's surroundings
 GROUPS = 4  # of channels that are normalized together
 CONTRAST = 4.0  # by which samples around grey are spread
+HOPS = 2  # of a new scan: a question names one thing by another, or two
+APART = (1, 2, 4)  # tokens between the words that are read together
+ADDED = 0.3  # of what a hop tells: with all of it, training at high rates falls apart
+SHARP = 10.0  # nats between what looks as a phrase says and what looks like nothing of it, at the start
 
 
 @cache
@@ -49,13 +55,114 @@ class Moved(nn.Module):
         return seen + self.around(F.gelu(self.norm(seen) * (1 + scale) + shift))
 
 
+class Phrases(nn.Module):
+    """Words read together with those around them, and gathered to a few phrases."""
+
+    def __init__(self, embedding_size: int, size: int, count: int) -> None:
+        """`count` phrases of `size` features."""
+        super().__init__()
+        self.norm = nn.LayerNorm(embedding_size)
+        self.inward = nn.Linear(embedding_size, size)
+        self.around = nn.ModuleList(
+            nn.Conv1d(size, size, 3, padding=apart, dilation=apart) for apart in APART
+        )
+        self.chosen = nn.Linear(size, count)
+        self.outward = nn.Linear(size, size)
+        nn.init.normal_(self.outward.weight, std=0.02)  # says little at the start
+        nn.init.zeros_(self.outward.bias)
+
+    def forward(self, words: Words) -> Tensor:
+        """Of B questions -> `(count, B, size)`."""
+        there = words.are_there[:, :, None]
+        read = self.inward(self.norm(words.each)) * there
+        for around in self.around:
+            read = read + around(F.gelu(read).transpose(1, 2)).transpose(1, 2) * there
+        shares = self.chosen(read).masked_fill(~there, float("-inf")).softmax(1)
+        return self.outward(torch.einsum("blk,bld->kbd", shares, read))
+
+
+class Hop(nn.Module):
+    """Finds what a phrase names, and tells the question what stands there and where."""
+
+    def __init__(self, question: int, width: int) -> None:
+        """`question` features of a question and of a phrase, `width` channels."""
+        super().__init__()
+        self.named = nn.Linear(question, width)
+        self.sharp = nn.Parameter(torch.tensor(SHARP))
+        self.told = nn.Sequential(
+            nn.Linear(width + 4 + question, question), nn.GELU(), nn.Linear(question, question)
+        )
+        nn.init.zeros_(self.told[-1].weight)
+        nn.init.zeros_(self.told[-1].bias)
+
+    def forward(
+        self, seen: Tensor, places: Tensor, phrase: Tensor, question: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Look for the phrase among N cells.
+
+        Args:
+            seen: `(B, width, N)`.
+            places: `(2, N)`, row and column of each cell in [-1, 1].
+            phrase, question: `(B, question)`.
+
+        Returns:
+            The question with what was found, `(B, question)`; the shares in which each cell is it,
+            `(B, N)`; and the middle of them, `(B, 2)`.
+        """
+        named = F.normalize(self.named(phrase + question), dim=1)
+        looks = F.normalize(seen, dim=1)
+        alike = torch.einsum("bw,bwn->bn", named, looks)
+        shares = (self.sharp * alike).softmax(1)
+        stands = torch.einsum("bn,bwn->bw", shares, looks) * looks.shape[1] ** 0.5
+        middle = shares @ places.T
+        around = (shares @ (places**2).T - middle**2).clamp(min=1e-6).sqrt()
+        told = self.told(torch.cat([stands, middle, around, phrase], 1))
+        return question + ADDED * told, shares, middle
+
+
+class Hops(nn.Module):
+    """One thing found after the other, and every cell told where it stands to them."""
+
+    def __init__(self, embedding_size: int, question: int, width: int, hops: int) -> None:
+        """`hops` things, with sizes as `ScanMatch` has them."""
+        super().__init__()
+        self.phrases = Phrases(embedding_size, question, 1 + hops)
+        self.each = nn.ModuleList(Hop(question, width) for _ in range(hops))
+        # Row, column and a constant, and for each hop the way from its middle and whether it is there.
+        self.maps = 3 + 3 * hops
+        self.by = nn.Linear(question, width * self.maps)
+        nn.init.zeros_(self.by.weight)
+        nn.init.zeros_(self.by.bias)
+
+    def forward(self, seen: Tensor, words: Words, question: Tensor) -> tuple[Tensor, Tensor]:
+        """`(B, width, h, w)`, B questions and `(B, question)` -> both again, with what was found."""
+        B, width, h, w = seen.shape
+        sides = [torch.linspace(-1, 1, side, device=seen.device) for side in (h, w)]
+        places = torch.stack(torch.meshgrid(*sides, indexing="ij")).flatten(1)  # (2, N)
+        whole, *phrases = self.phrases(words)
+        question = question + whole
+        flat = seen.flatten(2)
+        maps = [torch.cat([places, torch.ones_like(places[:1])]).expand(B, -1, -1)]
+        for hop, phrase in zip(self.each, phrases, strict=True):
+            question, shares, middle = hop(flat, places, phrase, question)
+            there = shares / shares.amax(1, keepdim=True)
+            maps += [places - middle[:, :, None], there[:, None]]
+        by = self.by(question).view(B, width, self.maps)
+        told = torch.einsum("bwm,bmn->bwn", by, torch.cat(maps, 1))
+        return seen + ADDED * told.view(B, width, h, w), question
+
+
 class ScanMatch(nn.Module):
     """Every cell seen, and scored against the question; says next to nothing at the start."""
 
-    def __init__(self, embedding_size: int, width: int = 64, question: int = 192) -> None:
-        """`width` channels are matched, with `question` features of a question."""
+    def __init__(
+        self, embedding_size: int, width: int = 64, question: int = 192, hops: int = 0
+    ) -> None:
+        """`width` channels are matched, with `question` features of a question, after `hops` hops."""
         super().__init__()
         self.sizes = {"embedding_size": embedding_size, "width": width, "question": question}
+        if hops:
+            self.sizes["hops"] = hops
         pairs = list(zip((3, *WIDTHS), WIDTHS))
         self.halvings = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in pairs)
         self.norms = nn.ModuleList(nn.GroupNorm(GROUPS, b) for _, b in pairs)
@@ -69,6 +176,8 @@ class ScanMatch(nn.Module):
         self.moved = nn.ModuleList(Moved(question, width, dilation) for dilation in DILATIONS)
         self.out = nn.Conv2d(width, 1, 1)
         nn.init.zeros_(self.out.weight)
+        self.hops = Hops(embedding_size, question, width, hops) if hops else None
+        self.again = nn.Linear(question, width) if hops else None
 
     def see(self, samples: Tensor) -> Tensor:
         """`(B, 3, FINE * h, FINE * w)` sRGB in [0, 1] -> `(B, width, h, w)`, whatever is asked."""
@@ -84,11 +193,27 @@ class ScanMatch(nn.Module):
                 seen = F.gelu(norm(halving(seen)))
             return self.mixed(seen).float()
 
-    def forward(self, seen: Tensor, embedding: Tensor) -> Tensor:
-        """`(B, width, h, w)` and `(B, D)` -> `(B, h, w)` nats."""
-        question = self.question(self.norm(embedding.float()))
-        named = self.named(question)[:, :, None, None]
-        alike = self.scale * 4 * F.cosine_similarity(seen, named, dim=1, eps=1e-4)
+    def forward(self, seen: Tensor, words: Words) -> Tensor:
+        """`(B, width, h, w)` and the words of B questions -> `(B, h, w)` nats."""
+        question = self.question(self.norm(words.mean))
+        alike = self._alike(seen, self.named(question))
+        if self.hops is not None:
+            seen, question = self.hops(seen, words, question)
+            alike = (alike + self._alike(seen, self.again(question))) / 2
         for moved in self.moved:
             seen = moved(seen, question)
         return bounded(alike + self.out(F.gelu(seen))[:, 0])
+
+    def _alike(self, seen: Tensor, named: Tensor) -> Tensor:
+        """`(B, h, w)` nats of every cell that looks like what is named, `(B, width)`."""
+        alike = F.cosine_similarity(seen, named[:, :, None, None], dim=1, eps=1e-4)
+        return self.scale * 4 * alike
+
+
+def with_hops(scan: ScanMatch, hops: int) -> ScanMatch:
+    """A trained scan with so many new hops, which say little at first."""
+    grown = ScanMatch(**scan.sizes | {"hops": hops})
+    grown.load_state_dict(scan.state_dict(), strict=False)
+    for named in (grown.again, *(hop.named for hop in grown.hops.each)):
+        named.load_state_dict(scan.named.state_dict())
+    return grown

@@ -26,6 +26,7 @@ from arr_coc.realizing import (
     uniform_realization,
 )
 from arr_coc.texture import CHANNELS, MOTION, SAMPLES, texture
+from arr_coc.words import Words
 
 Maps = tuple[Tensor, Tensor, Tensor | None]
 Grid = tuple[int, int]
@@ -43,8 +44,8 @@ class ViewsHost(Protocol):
     def frames(self, views: Any, side: int | None) -> list[Tensor]:
         """`(F, 3, H, W)` of each, as `Host.pixels`; F frames of a moment, 1 of a picture."""
 
-    def embed(self, question: str) -> Tensor:
-        """`(1, D)` mean embedding of the question's own tokens."""
+    def embed(self, question: str) -> Words:
+        """The question's own tokens, embedded."""
 
     def glances(self, views: Any, question: str, tokens: Sequence[int]) -> list[Glance]:
         """Look at all of them in one pass, at most so many visual tokens each, asking the question.
@@ -192,11 +193,11 @@ class TemporalRealizer(Realizer):
     ) -> tuple[list[Tensor] | None, str]:
         """The participatory maps on one scale and where they come from."""
         if self.components is not None:
-            embedding = self.host.embed(question).to(textures[0].device)
+            words = self.host.embed(question).to(textures[0].device)
             still = [own[:, : len(CHANNELS)] for own in textures]
             with torch.inference_mode():
                 seen = self.components.see_each(lambda side: self.host.frames(views, side))
-                return self.components.participatory_each(glances, still, embedding, grids, seen)
+                return self.components.participatory_each(glances, still, words, grids, seen)
         if glances is None:
             return None, "none"
         return knowing.participatory_each([own.attention for own in glances], grids), "glance"

@@ -35,6 +35,7 @@ IDEA = {
     "lora",
     "components",
     "scanning",
+    "words",
 }
 IDEA |= {"config", "motion", "realizing", "temporal"}
 # Rooms of `arr_coc`, and the rooms that each may import besides itself: one direction, no circle.
@@ -55,8 +56,9 @@ BELOW = {
     "balancing": {"config"},
     "attending": {"config"},
     "allocators": {"attending", "config"},
-    "scanning": {"knowing"},
-    "components": {"config", "adapting", "balancing", "knowing", "lora", "scanning"},
+    "words": set(),
+    "scanning": {"knowing", "words"},
+    "components": {"config", "adapting", "balancing", "knowing", "lora", "scanning", "words"},
     "motion": {"texture"},
     "realizing": IDEA - {"motion", "temporal"},
     "temporal": IDEA,

@@ -133,10 +133,11 @@ def test_the_prompt_is_the_chat_template_around_the_picture(tiny, picture):
     assert text == expected
 
 
-def test_the_question_embedding_is_the_mean_of_its_tokens(tiny):
+def test_a_question_is_embedded_as_its_own_tokens(tiny):
     ids = tiny.tokenizer("car", add_special_tokens=False).input_ids
-    expected = tiny.model.get_input_embeddings().weight[ids].mean(0)
-    assert torch.allclose(tiny.embed("car")[0], expected)
+    expected, words = tiny.model.get_input_embeddings().weight[ids], tiny.embed("car")
+    assert torch.equal(words.each[0], expected) and words.lengths.tolist() == [len(ids)]
+    assert torch.allclose(words.mean[0], expected.mean(0))
 
 
 def test_an_overflowing_float16_tower_moves_to_float32(picture):

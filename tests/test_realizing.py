@@ -11,6 +11,7 @@ from arr_coc.components import Components
 from arr_coc.config import ALLOCATORS, MINIMUM_BUDGET, Config, Tensions, glance_tokens
 from arr_coc.knowing import TextureMatch
 from arr_coc.realizing import Glance, Realizer, decide, recombine
+from arr_coc.words import Words
 
 GRID = (8, 10)
 POLICY = Components({"policy": TensionPolicy(6)})
@@ -33,7 +34,7 @@ class StubHost:
         return pixels
 
     def embed(self, question):
-        return torch.ones(1, 6)
+        return Words.of_one(torch.ones(2, 6))
 
     def glance(self, image, question, tokens):
         self.looks += 1

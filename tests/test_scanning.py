@@ -10,13 +10,14 @@ from arr_coc import components, scanning
 from arr_coc.clips import clip_of
 from arr_coc.config import Config
 from arr_coc.knowing import SCORE_BOUND
-from arr_coc.qwen.weights import load_components
-from arr_coc.scanning import FINE, ScanMatch
+from arr_coc.qwen.weights import load_components, save_components
+from arr_coc.scanning import FINE, HOPS, ScanMatch
 from arr_coc.scenes.scene import DEV_SEED
 from arr_coc.train import scan as training
 from arr_coc.train.data import Sample, TrainingQuestion
 from arr_coc.train.drawn import SceneSamples
 from arr_coc.train.sources import scene_items
+from arr_coc.words import Words
 
 GRID = (3, 4)
 SIZE = 16  # of embeddings
@@ -33,11 +34,24 @@ def squares(generator):
     return samples, cells
 
 
-def taught(wanted, steps=60):
+def words_of(*lengths, seed=0):
+    """Words of so many questions, of these lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    return Words.of_all(
+        [Words.of_one(torch.randn(n, SIZE, generator=generator)) for n in lengths]
+    )
+
+
+@pytest.fixture(params=[0, 2], ids=["at once", "with hops"])
+def hops(request):
+    return request.param
+
+
+def taught(wanted, steps=60, hops=0):
     """How often a scan is right that was shown in which cell the answer to each question is."""
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
-    match, questions = ScanMatch(SIZE), torch.randn(3, SIZE, generator=generator)
+    match, questions = ScanMatch(SIZE, hops=hops), words_of(1, 2, 4)
     adam = torch.optim.Adam(match.parameters(), 3e-3)
     right = []
     for step in range(steps + 20):
@@ -79,26 +93,107 @@ def test_a_strip_is_seen_as_it_is_whatever_was_in_memory_before(grid):
         assert torch.allclose(exact, seen, atol=0.05 * float(exact.abs().max()))
 
 
-def test_scores_are_bounded_small_at_first_and_of_one_cell_each():
-    match = ScanMatch(SIZE)
-    scores = match(match.see(torch.rand(2, 3, 5 * FINE, 6 * FINE)), torch.randn(2, SIZE))
+def test_scores_are_bounded_small_at_first_and_of_one_cell_each(hops):
+    match, words = ScanMatch(SIZE, hops=hops), words_of(3, 5)
+    scores = match(match.see(torch.rand(2, 3, 5 * FINE, 6 * FINE)), words)
     assert scores.shape == (2, 5, 6) and scores.abs().max() <= 2
     with torch.no_grad():
         match.out.weight += 100
-    scores = match(match.see(torch.rand(2, 3, 5 * FINE, 6 * FINE)), torch.randn(2, SIZE))
+    scores = match(match.see(torch.rand(2, 3, 5 * FINE, 6 * FINE)), words)
     assert scores.abs().max() <= SCORE_BOUND
 
 
-def test_it_learns_what_a_question_names():
-    assert taught(lambda cells: cells) > 0.9
+def test_it_learns_what_a_question_names(hops):
+    assert taught(lambda cells: cells, hops=hops) > 0.9
 
 
 @pytest.mark.slow
-def test_it_learns_what_stands_beside_what_a_question_names():
+def test_it_learns_what_stands_beside_what_a_question_names(hops):
     def left(cells):
         return torch.where(cells % GRID[1] > 0, cells - 1, cells)
 
-    assert taught(left, 150) > 0.8
+    assert taught(left, 150, hops) > 0.8
+
+
+# --- hops ---
+
+
+def test_words_side_by_side_are_each_question_s_own():
+    generator = torch.Generator().manual_seed(0)
+    each = [torch.randn(n, SIZE, generator=generator) for n in (2, 5, 1)]
+    words = Words.of_all([Words.of_one(own) for own in each])
+    assert words.each.shape == (3, 5, SIZE) and words.lengths.tolist() == [2, 5, 1]
+    for row, own in enumerate(each):
+        assert torch.allclose(words.mean[row], own.mean(0), atol=1e-6)
+        assert words.are_there[row].tolist() == [n < len(own) for n in range(5)]
+    some = words.rows(torch.tensor([2, 0]))
+    assert torch.equal(some.each, words.each[[2, 0]]) and some.lengths.tolist() == [1, 2]
+
+
+def test_a_question_scores_the_same_beside_longer_ones():
+    torch.manual_seed(0)
+    match, words = awake(ScanMatch(SIZE, hops=2)), words_of(3, 9)
+    seen = match.see(torch.rand(1, 3, 4 * FINE, 5 * FINE))
+    together = match(seen.expand(2, -1, -1, -1), words)
+    for row, length in enumerate((3, 9)):
+        alone = Words.of_one(words.each[row, :length])
+        assert torch.allclose(match(seen, alone)[0], together[row], atol=1e-5)
+
+
+def awake(match):
+    """With what says nothing at the start turned up."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in match.parameters():
+            weight += 0.05 * torch.randn(weight.shape, generator=generator)
+    return match
+
+
+def test_the_order_of_words_counts_with_hops_alone():
+    torch.manual_seed(0)
+    words = words_of(4)
+    turned = Words(words.each.flip(1), words.lengths)
+    for hops, alike in ((0, True), (2, False)):
+        match = awake(ScanMatch(SIZE, hops=hops))
+        seen = match.see(torch.rand(1, 3, 4 * FINE, 5 * FINE))
+        scores, others = match(seen, words), match(seen, turned)
+        assert torch.allclose(scores, others, atol=1e-5) == alike
+
+
+def test_new_hops_change_little_of_a_trained_scan():
+    torch.manual_seed(0)
+    match, words = awake(ScanMatch(SIZE)), words_of(3, 5)
+    seen = match.see(torch.rand(2, 3, 4 * FINE, 5 * FINE))
+    grown = scanning.with_hops(match, 2)
+    assert grown.sizes == match.sizes | {"hops": 2} and "hops" not in match.sizes
+    apart = (grown(seen, words) - match(seen, words)).abs().max()
+    assert 0 < apart < 0.2 * match(seen, words).abs().max()
+
+
+def test_a_hop_tells_what_stands_where_a_phrase_points_and_where_that_is():
+    """Of cells with a name each in four channels, and something to be told of them in four others."""
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    hop, places = scanning.Hop(8, 8), torch.rand(2, 12, generator=generator) * 2 - 1
+    adam = torch.optim.Adam(hop.parameters(), 1e-2)
+    for step in range(300):
+        names = torch.stack([torch.randperm(12, generator=generator) for _ in range(16)])
+        seen = torch.zeros(16, 8, 12)
+        seen[:, :4] = torch.nn.functional.one_hot(names.clamp(max=4), 5)[..., :4].mT
+        seen[:, 4:] = torch.randn(16, 4, 12, generator=generator) * 0.3
+        asked = torch.randint(4, (16,), generator=generator)
+        phrase = torch.nn.functional.one_hot(asked, 8).float()
+        where = (names == asked[:, None]).int().argmax(1)
+        stands = seen[torch.arange(16), :, where]
+        question, shares, middle = hop(seen, places, phrase, torch.zeros(16, 8))
+        loss = ((question[:, 4:] - stands[:, 4:]) ** 2).mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    assert loss < 0.3 * (stands[:, 4:] ** 2).mean()  # of what is not known at all
+    found = shares.argmax(1) == where
+    assert found.float().mean() > 0.6  # by chance one in twelve
+    assert (middle - places[:, where].T)[found].abs().mean() < 0.2
 
 
 @pytest.fixture
@@ -111,8 +206,8 @@ def found(bundled, monkeypatch):
         seen.append(samples)
         return samples.new_zeros(1, 64, samples.shape[2] // FINE, samples.shape[3] // FINE)
 
-    def one(own, embedding):
-        scores = own.new_full((len(embedding), *own.shape[-2:]), -SCORE_BOUND)
+    def one(own, words):
+        scores = own.new_full((len(words.each), *own.shape[-2:]), -SCORE_BOUND)
         scores[:, 2, 3] = SCORE_BOUND
         return scores
 
@@ -157,7 +252,7 @@ def test_a_part_that_is_absent_sees_nothing():
         raise AssertionError("nothing is to be drawn")
 
     assert left.see(refused) is None and left.see_each(refused) is None
-    maps, source = left.participatory(None, torch.rand(1, 13, 4, 5), torch.randn(1, SIZE), (4, 5))
+    maps, source = left.participatory(None, torch.rand(1, 13, 4, 5), words_of(3), (4, 5))
     assert source == "texture" and maps.shape == (1, 4, 5)
 
 
@@ -218,13 +313,29 @@ def test_the_command_writes_weights_that_training_goes_on_from(bundled, tmp_path
 
 
 def test_weights_without_a_scan_cannot_be_trained_on(bundled, tmp_path):
-    from arr_coc.qwen.weights import save_components
-
     size = bundled.model.config.text_config.hidden_size
     others = components.Components({"texture": components.PARTS["texture"](size)})
     save_components(others, tmp_path, base="", **bundled.identity())
     with pytest.raises(ValueError, match="has texture, expected a scan to train on"):
         training.parts_for(bundled, tmp_path)
+
+
+def test_hops_are_added_to_weights_without_and_kept_of_those_that_have_some(bundled, tmp_path):
+    def written(hops):
+        folder = tmp_path / str(hops)
+        parts = training.parts_for(bundled, None, hops)
+        save_components(parts, folder, base="", **bundled.identity())
+        return folder
+
+    without, with_two = written(0), written(None)
+    assert training.parts_for(bundled, without).scan.hops is None
+    assert training.parts_for(bundled, without, 1).scan.sizes["hops"] == 1
+    kept = training.parts_for(bundled, with_two)
+    assert kept.scan.sizes["hops"] == HOPS and all(p.requires_grad for p in kept.parameters())
+    with pytest.raises(ValueError, match=r"has 2 hops, not 0"):
+        training.parts_for(bundled, with_two, 0)
+    with pytest.raises(ValueError, match="--hops is -1, allowed is 0 or more"):
+        training.parts_for(bundled, None, -1)
 
 
 def test_samples_are_those_of_training(bundled):

@@ -21,6 +21,7 @@ from arr_coc.knowing import HeadWeights, StateMatch
 from arr_coc.realizing import Glance, Realizer
 from arr_coc.temporal import TemporalRealizer, allocate, blend, lift
 from arr_coc.texture import CHANNELS, CLIP_CHANNELS
+from arr_coc.words import Words
 
 GRID = (8, 10)
 QUESTION = "what colour is the sign?"
@@ -62,7 +63,7 @@ class StubHost:
         return self.shown
 
     def embed(self, question):
-        return torch.ones(1, 6)
+        return Words.of_one(torch.ones(2, 6))
 
     def glances(self, views, question, tokens):
         self.asked.append(list(tokens))

@@ -153,7 +153,7 @@ def test_the_base_is_asked_with_the_instruction_and_the_parts_are_not(bundled, p
     question, instruction = QUESTIONS[0], "\nAnswer with a single word."
     with_instruction = train_data.TrainingQuestion(question, "red", "all", (), instruction)
     group = gather(bundled, [train_data.Sample(0, picture, (with_instruction,))])
-    assert torch.equal(group.embedding, bundled.embed(question))
+    assert torch.equal(group.words.each, bundled.embed(question).each)
     suffix = bundled.prompt(group.pictures[0], question + instruction).suffix
     assert torch.equal(group.prompts[0].suffix, suffix)
 

@@ -15,6 +15,7 @@ from arr_coc.scenes.questions import Question
 from arr_coc.train import data as train_data
 from arr_coc.train import drawn, losses, relaxation
 from arr_coc.train import phrases as train_phrases
+from arr_coc.words import Words
 
 
 def maps(seed=0):
@@ -127,7 +128,8 @@ def test_the_coupling_says_where_it_comes_from(parts, look, source):
         "policy": lambda: balancing.TensionPolicy(8),
     }
     found = components.Components({name: made[name]() for name in parts})
-    found_map, where = found.participatory(look, torch.rand(1, 13, 4, 5), torch.randn(1, 8), (4, 5))
+    words = Words.of_one(torch.randn(3, 8))
+    found_map, where = found.participatory(look, torch.rand(1, 13, 4, 5), words, (4, 5))
     assert where == source
     assert (found_map is None) == (source == "none")
     if found_map is not None:

@@ -279,10 +279,10 @@ def test_tensions_are_the_same_numbers_under_autocast(folder, learner):
         group = frozen.gather(learner.host, [LocalSamples(Folder(folder))[0]])
         statistics = torch.rand(1, 9)
         policy = learner.parts.policy
-        plain = decision.float32_tensions(policy, group.embedding, statistics)
+        plain = decision.float32_tensions(policy, group.words.mean, statistics)
         with torch.autocast("cpu", torch.bfloat16):
-            rounded = policy(group.embedding, statistics).float()
-            found = decision.float32_tensions(policy, group.embedding, statistics)
+            rounded = policy(group.words.mean, statistics).float()
+            found = decision.float32_tensions(policy, group.words.mean, statistics)
             group = frozen.gather(learner.host, [LocalSamples(Folder(folder))[0]])
             decided = learner_decision(learner, group).tensions
     assert torch.equal(found, plain) and not torch.equal(rounded, plain)

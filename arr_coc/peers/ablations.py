@@ -24,6 +24,7 @@ from arr_coc.qwen.inputs import Ask
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.realizing import Glance, Realization, recombine
 from arr_coc.texture import INDEX
+from arr_coc.words import Words
 
 Change = Callable[[Realization, Call], Realization]
 
@@ -105,7 +106,7 @@ class GlanceHost:
         """As the host's."""
         return self.host.pixels(image, side)
 
-    def embed(self, question: str) -> Tensor:
+    def embed(self, question: str) -> Words:
         """As the host's."""
         return self.host.embed(question)
 

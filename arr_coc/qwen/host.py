@@ -33,6 +33,7 @@ from arr_coc.qwen.loading import wider_dtype
 from arr_coc.qwen.paying import StageTimes
 from arr_coc.qwen.preparing import Preparing
 from arr_coc.realizing import Glance, Realization
+from arr_coc.words import Words
 
 log = logging.getLogger(__name__)
 
@@ -164,9 +165,9 @@ class QwenHost(Preparing):
 
     # --- the Host protocol: what the Realizer asks for ---
 
-    def embed(self, question: str) -> Tensor:
-        """`(1, D)` mean of the question tokens' embeddings; template and specials left out."""
-        return self.model.get_input_embeddings()(self.inputs.ids(question)).float().mean(1)
+    def embed(self, question: str) -> Words:
+        """The question's tokens, embedded; template and specials left out."""
+        return Words.of_one(self.model.get_input_embeddings()(self.inputs.ids(question))[0])
 
     def glance(
         self, image: Ask, question: str, tokens: int, layers: list[int] | None = None

@@ -23,6 +23,7 @@ from arr_coc.serving.items import Item, Prepared
 from arr_coc.serving.noted import Noted
 from arr_coc.serving.reading import Reader
 from arr_coc.serving.tower import Seen, glance_places
+from arr_coc.words import Words
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,11 @@ class _Host:
         """As it was sent: fine samples for what scans, else what the maps are drawn of."""
         return image.fine_pixels() if side == FINE else image.pixels()
 
-    def embed(self, question: str) -> Tensor:
-        """`(1, D)` mean embedding of the question's own tokens, which were sent as ids."""
+    def embed(self, question: str) -> Words:
+        """The question's own tokens, which were sent as ids, embedded."""
         table = self.decider.reader.text.embed_tokens
         words = self.picture.words.to(self.seen.planes[0].device)
-        return table(words).float().mean(0, keepdim=True)
+        return Words.of_one(table(words))
 
     def glance(self, image: Asked, question: str, tokens: int) -> Glance:
         """Read the glance that was sent, of the size that its picture's context asks for."""

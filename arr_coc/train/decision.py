@@ -94,8 +94,8 @@ def _participatory(parts: Components, group: Group, without_glance: Tensor) -> T
     """`(B, h, w)` what each question couples to; `(B,)` says which of them go without a glance."""
     seen = parts.see(lambda _: group.fine)
     seen = None if seen is None else seen[group.picture_of]
-    textures, embedding = group.textures, group.embedding
-    coupled, _ = parts.participatory(group.glances, textures, embedding, group.grid, seen)
+    textures, words = group.textures, group.words
+    coupled, _ = parts.participatory(group.glances, textures, words, group.grid, seen)
     rows = without_glance.to(coupled.device).nonzero()[:, 0]
     only_glance = (
         parts.texture is None and seen is None
@@ -103,7 +103,7 @@ def _participatory(parts: Components, group: Group, without_glance: Tensor) -> T
     if only_glance or not len(rows):
         return coupled
     seen = None if seen is None else seen[rows]
-    by_others, _ = parts.participatory(None, textures[rows], embedding[rows], group.grid, seen)
+    by_others, _ = parts.participatory(None, textures[rows], words.rows(rows), group.grid, seen)
     return coupled.index_copy(0, rows, by_others)
 
 
@@ -112,7 +112,7 @@ def _tensions(parts: Components, group: Group, statistics: Tensor) -> Tensor:
     if parts.policy is None:
         lexical = [balancing.lexical_tensions(q.question) for q in group.questions]
         return tension_values(lexical, statistics)
-    return float32_tensions(parts.policy, group.embedding, statistics)
+    return float32_tensions(parts.policy, group.words.mean, statistics)
 
 
 def float32_tensions(policy: TensionPolicy, embedding: Tensor, statistics: Tensor) -> Tensor:

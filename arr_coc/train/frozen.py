@@ -31,6 +31,7 @@ from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scanning import FINE
 from arr_coc.texture import SAMPLES, texture
 from arr_coc.train.data import Sample, TrainingQuestion, evidence
+from arr_coc.words import Words
 
 
 def encode_full(host: ARRCOCQwen, pictures: Sequence[Picture]) -> list[TokenSet]:
@@ -171,7 +172,7 @@ class Group:
     textures: Tensor  # (B, channels of texture, h, w)
     fine: Tensor  # (P, 3, FINE * h, FINE * w) samples
     propositional: Tensor  # (B, h, w)
-    embedding: Tensor  # (B, D)
+    words: Words  # B
     evidence: Tensor  # (B, N) in [0, 1] from boxes, or else attention
     unboxed: list[bool]  # B, no boxes, and not because there is nothing to look at
 
@@ -234,7 +235,7 @@ def gather(
         textures=texture(pixels, grid)[picture_of],
         fine=torch.cat([p.samples(FINE) for p in pictures]),
         propositional=knowing.propositional(pixels, grid)[picture_of],
-        embedding=torch.cat([host.embed(q.question) for q in questions]),
+        words=Words.of_all([host.embed(q.question) for q in questions]),
         evidence=wanted,
         unboxed=unboxed,
     )

@@ -141,7 +141,7 @@ def notes(
     stages = {
         "texture": group.textures, "propositional": group.propositional,
         "perspectival": decision.perspectival, "participatory": decision.participatory,
-        "embedding": group.embedding, "relevance": decision.relevance,
+        "embedding": group.words.mean, "relevance": decision.relevance,
         "shares": decision.shares, "tensions": decision.tensions,
         "attention": group.glances.attention, **observed,
     }  # fmt: skip

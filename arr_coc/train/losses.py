@@ -170,7 +170,7 @@ def decision_losses(
     people: People | None = None,
 ) -> dict[str, Tensor]:
     """The losses that need no answer; "prior" where there is a policy to learn it."""
-    head_weights = None if parts.heads is None else parts.heads.weights(group.embedding)
+    head_weights = None if parts.heads is None else parts.heads.weights(group.words.mean)
     losses = {
         "cover": cover(decision.cover_shares, group.evidence),
         "pressure": pressure(decision.relevance, decision.budget),
@@ -239,7 +239,7 @@ def prior(
         for row in rows
     ]
     with torch.no_grad():
-        embedding = torch.cat([host.embed(text) for text, _ in drawn])
+        embedding = torch.cat([host.embed(text).mean for text, _ in drawn])
     of_phrases = float32_tensions(policy, embedding, decision.statistics.detach())
     phrase_targets = tension_values([target for _, target in drawn], of_phrases)
     own = tension_cross_entropy(tensions, targets)

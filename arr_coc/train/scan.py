@@ -25,13 +25,13 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc import provenance
 from arr_coc.commands import run_command
-from arr_coc.components import Components, for_base
+from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
 from arr_coc.qwen import weights
 from arr_coc.qwen.inputs import Picture
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scanning import FINE, ScanMatch
+from arr_coc.scanning import FINE, HOPS, ScanMatch, with_hops
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
 from arr_coc.train.data import Sample, evidence
@@ -40,6 +40,7 @@ from arr_coc.train.publishing import publish, runs_of
 from arr_coc.train.report import KindMeans
 from arr_coc.train.sources import scene_items
 from arr_coc.train.trainer import Clock, ClockedTrainer, Spent
+from arr_coc.words import Words
 
 MODULE = "arr_coc.train.scan"
 FIRST_SEED = 500_000_000  # of the scenes that are learned from
@@ -102,22 +103,18 @@ class Scanner(nn.Module):
         super().__init__()
         self.scan = scan
         self._base = [host]  # a list: not a submodule
-        self.known: dict[str, Tensor] = {}
 
-    def embedded(self, questions: Sequence[str]) -> Tensor:
-        """`(Q, D)`, each question embedded once a run."""
-        for question in questions:
-            if question not in self.known:
-                with torch.no_grad():
-                    self.known[question] = self._base[0].embed(question)[0]
-        known = torch.stack([self.known[question] for question in questions])
-        return known.to(self.scan.scale.device)
+    @torch.no_grad()
+    def embedded(self, questions: Sequence[str]) -> Words:
+        """Their words."""
+        words = Words.of_all([self._base[0].embed(question) for question in questions])
+        return words.to(self.scan.scale.device)
 
     def scores(self, fine: Tensor, questions: Sequence[str]) -> Tensor:
         """`(3, H, W)` uint8 samples and Q questions -> `(Q, h, w)` nats."""
-        embedding = self.embedded(questions)
-        seen = self.scan.see(fine[None].to(embedding.device) / 255)
-        return self.scan(seen.expand(len(questions), -1, -1, -1), embedding)
+        words = self.embedded(questions)
+        seen = self.scan.see(fine[None].to(words.each.device) / 255)
+        return self.scan(seen.expand(len(questions), -1, -1, -1), words)
 
     def forward(self, lessons: list[Lesson]) -> dict[str, Tensor]:
         """Cross-entropy of the scores, as a distribution over all cells, against the evidence."""
@@ -169,6 +166,10 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--base", default=None, help="folder or Hub id (default: the bundled base)")
     p.add_argument("--init", type=Path, help="weights whose scan is trained on")
+    p.add_argument(
+        "--hops", type=int, help="things found before the one asked for, new ones added to an "
+        f"--init without (default: as it has; {HOPS} of a new scan)",
+    )
     p.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")
     p.add_argument("--hand", default=ANY, help="who draws (default %(default)s)")
     p.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
@@ -197,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = training_arguments(args)
     # Pictures are prepared by processes that draw, which have no GPU.
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
-    parts, earlier = parts_for(host, args.init), runs_of(args.init)
+    parts, earlier = parts_for(host, args.init, args.hops), runs_of(args.init)
     scanner = Scanner(host, parts.scan)
     last = get_last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
@@ -258,15 +259,29 @@ def training_arguments(args: argparse.Namespace) -> TrainingArguments:
     )
 
 
-def parts_for(host: ARRCOCQwen, init: Path | None) -> Components:
-    """A new `scan` for a base, or that of weights made for it, alone."""
+def parts_for(host: ARRCOCQwen, init: Path | None, hops: int | None = None) -> Components:
+    """A new `scan` for a base, or that of weights made for it, alone.
+
+    Raises:
+        ValueError: for hops below 0, and for weights without a scan, or with other hops than are asked for.
+    """
+    if hops is not None and hops < 0:
+        raise ValueError(f"--hops is {hops}, allowed is 0 or more")
     torch.manual_seed(0)
     if init is None:
-        return for_base(host.model.config, host.attention_layers, ["scan"], glances=True)
-    found = weights.load_components(init, None, base=host.name, **host.identity())
-    if found.scan is None:
-        raise ValueError(f"{init} has {', '.join(found.names)}, expected a scan to train on")
-    return Components({"scan": found.scan.requires_grad_()}, found.context)
+        size = host.model.config.text_config.hidden_size
+        scan, context = ScanMatch(size, hops=HOPS if hops is None else hops), "cells"
+    else:
+        found = weights.load_components(init, None, base=host.name, **host.identity())
+        if found.scan is None:
+            raise ValueError(f"{init} has {', '.join(found.names)}, expected a scan to train on")
+        scan, context = found.scan, found.context
+        own = scan.sizes.get("hops", 0)
+        if hops and not own:
+            scan = with_hops(scan, hops)
+        elif hops not in (None, own):
+            raise ValueError(f"the scan of {init} has {own} hops, not {hops}")
+    return Components({"scan": scan.requires_grad_()}, context)
 
 
 if __name__ == "__main__":
