@@ -10,6 +10,7 @@ from arr_coc.evaluate.plots import save, style
 from arr_coc.page.chart import plain
 from arr_coc.page.times import at_usual_share
 from arr_coc.peers.names import OURS, STOCK
+from tests.tables_shared import times_sooner
 
 BENCHMARK = Path(__file__).parent.parent / "results" / "benchmark-2b-cpu.json"
 LOOKS = {
@@ -51,9 +52,7 @@ def benchmark_block() -> str:
         cells = [f"{e['image_tokens']:,}", f"**{name}**" if e["case"] == shipped else name]
         cells += [f"{e['visual_tokens']['median']:.0f}"]
         cells += [f"{e[stage]['median']:.2f} s" for stage in STAGES]
-        s = e["speedup"]
-        sooner = f"{s['median']:.1f}x ({s['min']:.1f}-{s['max']:.1f})"
-        cells.append("" if e["case"] == STOCK else sooner)
+        cells.append("" if e["case"] == STOCK else times_sooner(e["speedup"]))
         rows.append(f"| {' | '.join(cells)} |")
     text = (
         f"Qwen3-VL-2B shapes, random weights, {report['what'].split(', ')[-1]}, {machine['cores']} cores "

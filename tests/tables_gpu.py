@@ -6,6 +6,7 @@ from typing import Any
 
 from arr_coc.peers.names import STOCK
 from tests.tables_benchmark import LOOKS
+from tests.tables_shared import times_sooner
 
 REPORT = Path(__file__).parent.parent / "results" / "gpu.json"
 OURS, DTYPE = "glance as context", "bfloat16"
@@ -49,9 +50,7 @@ def _line(entry: dict[str, Any]) -> str:
     cells = [f"{entry['image_tokens']:,}", LOOKS[entry["case"]], f"{entry['budget']}"]
     cells += [f"{1000 * entry[stage]['median']:.0f}" for stage in STAGES]
     cells.append(f"{1000 * entry['time_to_first_token_s']['median']:.0f}")
-    ratio = entry["speedup"]
-    around = f"{ratio['median']:.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})"
-    cells.append("" if entry["case"] == STOCK else around)
+    cells.append("" if entry["case"] == STOCK else times_sooner(entry["speedup"], digits=2))
     return f"| {' | '.join(cells)} |"
 
 

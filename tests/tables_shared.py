@@ -55,3 +55,9 @@ def made_by(summary: dict) -> str:
     made = ", then ".join(f"`{command}`" for command in summary["commands"])
     note = f" ({summary['note']})" if "note" in summary else ""
     return f"Questions: {kinds}. Made with {made}{note}."
+
+
+def times_sooner(ratio: dict, value: str = "median", digits: int = 1) -> str:
+    """How many times sooner, with the range of its repetitions; `value` names what stands first."""
+    first, least, most = (f"{ratio[key]:.{digits}f}" for key in (value, "min", "max"))
+    return f"{first}x ({least}-{most})"
