@@ -513,6 +513,23 @@ def test_renewed_parts_start_anew_and_the_others_go_on(bundled, tmp_path):
     assert all(p.requires_grad for p in parts.parameters())
 
 
+def test_weights_for_an_earlier_state_of_the_base_are_trained_on_where_that_is_said(
+    bundled, tmp_path, capsys
+):
+    old = learner(bundled).parts
+    old.combiner.log.data.add_(1)
+    before = bundled.identity() | {"fingerprint": "0" * 16}
+    weights.save_components(old, tmp_path / "w", base=bundled.name, **before)
+    words = ["--out", str(tmp_path / "x"), "--init", str(tmp_path / "w"), *SHORT, "--steps", "0"]
+    with pytest.raises(weights.WeightsError, match="of the same size but other weights"):
+        train.learner_for(train.parse(words), torch.device("cpu"))
+    parts = train.learner_for(train.parse([*words, "--base-moved"]), torch.device("cpu")).parts
+    assert torch.equal(parts.combiner.log, old.combiner.log)
+    with pytest.raises(SystemExit):
+        train.parse(["--out", "x", "--base-moved"])
+    assert "--base-moved needs --init" in capsys.readouterr().err
+
+
 def test_parts_that_are_not_named_stay_as_they_are(bundled, tmp_path):
     old = learner(bundled).parts
     weights.save_components(old, tmp_path / "w", base=bundled.name, **bundled.identity())

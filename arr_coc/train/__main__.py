@@ -26,13 +26,13 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc.commands import run_command
 from arr_coc.components import Components, for_base
-from arr_coc.qwen import loading, shapes, weights
+from arr_coc.qwen import loading, shapes
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train.chunks import Passes
 from arr_coc.train.data import collate
 from arr_coc.train.learner import Learner
 from arr_coc.train.people import People
-from arr_coc.train.publishing import publish, runs_of
+from arr_coc.train.publishing import initial, publish, runs_of
 from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
@@ -112,7 +112,8 @@ def learner_for(settings: Settings, device: torch.device) -> Learner:
         glances=True,
     )
     if settings.init:
-        parts = continued(host, settings.init, new=parts, renew=settings.renew, only=settings.only)
+        found = initial(host, settings.init, base_moved=settings.base_moved)
+        parts = continued(found, new=parts, renew=settings.renew, only=settings.only)
         parts.context = settings.context or parts.context
     passes = Passes(settings.chunk, settings.recompute)
     budgets, labels = settings.budgets, settings.labels
@@ -136,13 +137,12 @@ def host_for(
 
 
 def continued(
-    host: ARRCOCQwen, folder: Path, *, new: Components, renew: Sequence[str], only: Sequence[str]
+    parts: Components, *, new: Components, renew: Sequence[str], only: Sequence[str]
 ) -> Components:
-    """The parts in a folder, those of `renew`, and what it lacks, taken from `new`.
+    """The same parts, but those of `renew`, and what they lack, taken from `new`.
 
     With `only` no others are trained.
     """
-    parts = weights.load_components(folder, None, base=host.name, **host.identity())
     for name in [*renew, *(name for name in new.names if name not in parts.names)]:
         setattr(parts, name, getattr(new, name))
     for name in parts.names:

@@ -19,6 +19,18 @@ def runs_of(init: Path | None) -> list[Record]:
     return json.loads((init / weights.TRAINING).read_text())["runs"]
 
 
+def initial(host: ARRCOCQwen, init: Path, *, base_moved: bool = False) -> Components:
+    """Weights to train on: made for the host or, with `base_moved`, for an earlier state of its base.
+
+    Raises:
+        WeightsError: as `weights.load_components`.
+    """
+    identity = host.identity()
+    if base_moved:
+        identity["fingerprint"] = None
+    return weights.load_components(init, None, base=host.name, **identity)
+
+
 def publish(
     parts: Components, host: ARRCOCQwen, record: Record, *, out: Path, earlier: Sequence[Record]
 ) -> None:

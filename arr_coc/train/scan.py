@@ -28,7 +28,6 @@ from arr_coc.commands import run_command
 from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
-from arr_coc.qwen import weights
 from arr_coc.qwen.inputs import Picture
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scanning import FINE, HOPS, ScanMatch, with_hops
@@ -36,8 +35,9 @@ from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
 from arr_coc.train.data import Sample, evidence
 from arr_coc.train.drawn import SceneSamples
-from arr_coc.train.publishing import publish, runs_of
+from arr_coc.train.publishing import initial, publish, runs_of
 from arr_coc.train.report import KindMeans
+from arr_coc.train.settings import BASE_MOVED
 from arr_coc.train.sources import scene_items
 from arr_coc.train.trainer import Clock, ClockedTrainer, Spent
 from arr_coc.words import Words
@@ -166,6 +166,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--base", default=None, help="folder or Hub id (default: the bundled base)")
     p.add_argument("--init", type=Path, help="weights whose scan is trained on")
+    p.add_argument("--base-moved", action="store_true", help=BASE_MOVED)
     p.add_argument(
         "--hops", type=int, help="things found before the one asked for, new ones added to an "
         f"--init without (default: as it has; {HOPS} of a new scan)",
@@ -198,7 +199,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = training_arguments(args)
     # Pictures are prepared by processes that draw, which have no GPU.
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
-    parts, earlier = parts_for(host, args.init, args.hops), runs_of(args.init)
+    parts = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
+    earlier = runs_of(args.init)
     scanner = Scanner(host, parts.scan)
     last = get_last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
@@ -259,7 +261,9 @@ def training_arguments(args: argparse.Namespace) -> TrainingArguments:
     )
 
 
-def parts_for(host: ARRCOCQwen, init: Path | None, hops: int | None = None) -> Components:
+def parts_for(
+    host: ARRCOCQwen, init: Path | None, hops: int | None = None, *, base_moved: bool = False
+) -> Components:
     """A new `scan` for a base, or that of weights made for it, alone.
 
     Raises:
@@ -272,7 +276,7 @@ def parts_for(host: ARRCOCQwen, init: Path | None, hops: int | None = None) -> C
         size = host.model.config.text_config.hidden_size
         scan, context = ScanMatch(size, hops=HOPS if hops is None else hops), "cells"
     else:
-        found = weights.load_components(init, None, base=host.name, **host.identity())
+        found = initial(host, init, base_moved=base_moved)
         if found.scan is None:
             raise ValueError(f"{init} has {', '.join(found.names)}, expected a scan to train on")
         scan, context = found.scan, found.context

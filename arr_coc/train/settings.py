@@ -26,6 +26,7 @@ HELD_OUT = 0.1  # share of a set's pictures that a run does not train on, unless
 TRAINABLE_CONTEXTS = ("cells", "glance")
 CONTEXT_PART = "lora"  # corrects what the encoder does beside a glance, and nothing else
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
+BASE_MOVED = "the base was trained on since --init was made for it: sizes must fit, its numbers need not"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Settings:
     adapter_attends: bool
     context: str | None
     init: Path | None
+    base_moved: bool
     renew: list[str]
     only: list[str]
     resume: bool
@@ -110,6 +112,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--context", choices=TRAINABLE_CONTEXTS,
                    help="kept cells are encoded with (default: as --init, else cells)")  # fmt: skip
     p.add_argument("--init", type=Path, help="go on from these weights (a folder)")
+    p.add_argument("--base-moved", action="store_true", help=BASE_MOVED)
     p.add_argument("--renew", nargs="+", choices=list(PARTS), metavar="PART", default=[],
                    help="of --init, start these anew")  # fmt: skip
     p.add_argument("--only", nargs="+", choices=list(PARTS), metavar="PART", default=[],
@@ -199,6 +202,8 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
     for flag, given in (("renew", args.renew), ("only", args.only)):
         if given and not args.init:
             p.error(f"--{flag} {' '.join(given)} needs --init FOLDER")
+    if args.base_moved and not args.init:
+        p.error("--base-moved needs --init FOLDER")
     if args.init:
         wrong = against_init(
             args.init,
