@@ -10,6 +10,7 @@ from arr_coc import components, scanning
 from arr_coc.clips import clip_of
 from arr_coc.config import Config
 from arr_coc.knowing import SCORE_BOUND
+from arr_coc.qwen import weights
 from arr_coc.qwen.weights import load_components, save_components
 from arr_coc.scanning import FINE, HOPS, ScanMatch
 from arr_coc.scenes.scene import DEV_SEED
@@ -332,6 +333,9 @@ def test_hops_are_added_to_weights_without_and_kept_of_those_that_have_some(bund
     assert training.parts_for(bundled, without, 1).scan.sizes["hops"] == 1
     kept = training.parts_for(bundled, with_two)
     assert kept.scan.sizes["hops"] == HOPS and all(p.requires_grad for p in kept.parameters())
+    others = training.parts_for(bundled, weights.BUNDLED_WEIGHTS, base_moved=True)
+    trained = {name.split(".")[0] for name, p in others.named_parameters() if p.requires_grad}
+    assert trained == {"scan"} and len(others.names) > 1
     with pytest.raises(ValueError, match=r"has 2 hops, not 0"):
         training.parts_for(bundled, with_two, 0)
     with pytest.raises(ValueError, match="--hops is -1, allowed is 0 or more"):

@@ -4,9 +4,9 @@
         --device cpu --out runs/scan
 
 Of the base only the words' embeddings are needed, which stay as they are. Scenes of development seeds then
-say how much of the evidence the highest scores cover. OUT gets the part as ARR-COC weights, beside which
-`arr_coc.train --init` trains the others (docs/training.md); OUT.work the checkpoints, from which `--resume`
-goes on. The last line on stdout is JSON.
+say how much of the evidence the highest scores cover. OUT gets the part as ARR-COC weights, with those beside
+it that `--init` has, or else `arr_coc.train --init` trains them (docs/training.md); OUT.work the checkpoints,
+from which `--resume` goes on. The last line on stdout is JSON.
 """
 
 import argparse
@@ -264,7 +264,7 @@ def training_arguments(args: argparse.Namespace) -> TrainingArguments:
 def parts_for(
     host: ARRCOCQwen, init: Path | None, hops: int | None = None, *, base_moved: bool = False
 ) -> Components:
-    """A new `scan` for a base, or that of weights made for it, alone.
+    """A new `scan` for a base, or weights made for it, of which the scan alone is to be trained.
 
     Raises:
         ValueError: for hops below 0, and for weights without a scan, or with other hops than are asked for.
@@ -274,18 +274,18 @@ def parts_for(
     torch.manual_seed(0)
     if init is None:
         size = host.model.config.text_config.hidden_size
-        scan, context = ScanMatch(size, hops=HOPS if hops is None else hops), "cells"
+        parts = Components({"scan": ScanMatch(size, hops=HOPS if hops is None else hops)})
     else:
-        found = initial(host, init, base_moved=base_moved)
-        if found.scan is None:
-            raise ValueError(f"{init} has {', '.join(found.names)}, expected a scan to train on")
-        scan, context = found.scan, found.context
-        own = scan.sizes.get("hops", 0)
+        parts = initial(host, init, base_moved=base_moved)
+        if parts.scan is None:
+            raise ValueError(f"{init} has {', '.join(parts.names)}, expected a scan to train on")
+        own = parts.scan.sizes.get("hops", 0)
         if hops and not own:
-            scan = with_hops(scan, hops)
+            parts.scan = with_hops(parts.scan, hops)
         elif hops not in (None, own):
             raise ValueError(f"the scan of {init} has {own} hops, not {hops}")
-    return Components({"scan": scan.requires_grad_()}, context)
+    parts.scan.requires_grad_()
+    return parts
 
 
 if __name__ == "__main__":
