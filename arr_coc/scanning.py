@@ -27,7 +27,8 @@ CONTRAST = 4.0  # by which samples around grey are spread
 HOPS = 2  # of a new scan: a question names one thing by another, or two
 APART = (1, 2, 4)  # tokens between the words that are read together
 ADDED = 0.3  # of what a hop tells: with all of it, training at high rates falls apart
-SHARP = 10.0  # nats between what looks as a phrase says and what looks like nothing of it, at the start
+# Nats between what looks as a phrase says and what looks like nothing of it, at the start.
+SHARP = 10.0
 
 
 @cache

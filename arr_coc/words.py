@@ -24,7 +24,8 @@ class Words(NamedTuple):
     @classmethod
     def of_one(cls, embedded: Tensor) -> "Words":
         """Of one question, `(L, D)`."""
-        return cls(embedded[None].float(), torch.tensor([len(embedded)], device=embedded.device))
+        # Filled on the device: a GPU is not waited for.
+        return cls(embedded[None].float(), torch.full((1,), len(embedded), device=embedded.device))
 
     @classmethod
     def of_all(cls, words: Sequence["Words"]) -> "Words":

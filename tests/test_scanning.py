@@ -10,8 +10,7 @@ from arr_coc import components, scanning
 from arr_coc.clips import clip_of
 from arr_coc.config import Config
 from arr_coc.knowing import SCORE_BOUND
-from arr_coc.qwen import weights
-from arr_coc.qwen.weights import load_components, save_components
+from arr_coc.qwen.weights import BUNDLED_WEIGHTS, load_components, save_components
 from arr_coc.scanning import FINE, HOPS, ScanMatch
 from arr_coc.scenes.scene import DEV_SEED
 from arr_coc.train import scan as training
@@ -38,9 +37,7 @@ def squares(generator):
 def words_of(*lengths, seed=0):
     """Words of so many questions, of these lengths."""
     generator = torch.Generator().manual_seed(seed)
-    return Words.of_all(
-        [Words.of_one(torch.randn(n, SIZE, generator=generator)) for n in lengths]
-    )
+    return Words.of_all([Words.of_one(torch.randn(n, SIZE, generator=generator)) for n in lengths])
 
 
 @pytest.fixture(params=[0, 2], ids=["at once", "with hops"])
@@ -177,7 +174,7 @@ def test_a_hop_tells_what_stands_where_a_phrase_points_and_where_that_is():
     torch.manual_seed(0)
     hop, places = scanning.Hop(8, 8), torch.rand(2, 12, generator=generator) * 2 - 1
     adam = torch.optim.Adam(hop.parameters(), 1e-2)
-    for step in range(300):
+    for _ in range(300):
         names = torch.stack([torch.randperm(12, generator=generator) for _ in range(16)])
         seen = torch.zeros(16, 8, 12)
         seen[:, :4] = torch.nn.functional.one_hot(names.clamp(max=4), 5)[..., :4].mT
@@ -333,7 +330,7 @@ def test_hops_are_added_to_weights_without_and_kept_of_those_that_have_some(bund
     assert training.parts_for(bundled, without, 1).scan.sizes["hops"] == 1
     kept = training.parts_for(bundled, with_two)
     assert kept.scan.sizes["hops"] == HOPS and all(p.requires_grad for p in kept.parameters())
-    others = training.parts_for(bundled, weights.BUNDLED_WEIGHTS, base_moved=True)
+    others = training.parts_for(bundled, BUNDLED_WEIGHTS, base_moved=True)
     trained = {name.split(".")[0] for name, p in others.named_parameters() if p.requires_grad}
     assert trained == {"scan"} and len(others.names) > 1
     with pytest.raises(ValueError, match=r"has 2 hops, not 0"):

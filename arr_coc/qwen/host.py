@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import torch
-from torch import Tensor
 from transformers import DynamicCache
 
 from arr_coc.components import Components

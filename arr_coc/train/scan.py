@@ -4,9 +4,9 @@
         --device cpu --out runs/scan
 
 Of the base only the words' embeddings are needed, which stay as they are. Scenes of development seeds then
-say how much of the evidence the highest scores cover. OUT gets the part as ARR-COC weights, with those beside
-it that `--init` has, or else `arr_coc.train --init` trains them (docs/training.md); OUT.work the checkpoints,
-from which `--resume` goes on. The last line on stdout is JSON.
+say how much of the evidence the highest scores cover. OUT gets the part as ARR-COC weights, with those
+beside it that `--init` has, or else `arr_coc.train --init` trains them (docs/training.md); OUT.work the
+checkpoints, from which `--resume` goes on. The last line on stdout is JSON.
 """
 
 import argparse
@@ -168,7 +168,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--init", type=Path, help="weights whose scan is trained on")
     p.add_argument("--base-moved", action="store_true", help=BASE_MOVED)
     p.add_argument(
-        "--hops", type=int, help="things found before the one asked for, new ones added to an "
+        "--hops",
+        type=int,
+        help="things found before the one asked for, new ones added to an "
         f"--init without (default: as it has; {HOPS} of a new scan)",
     )
     p.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")

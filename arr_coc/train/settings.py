@@ -26,7 +26,9 @@ HELD_OUT = 0.1  # share of a set's pictures that a run does not train on, unless
 TRAINABLE_CONTEXTS = ("cells", "glance")
 CONTEXT_PART = "lora"  # corrects what the encoder does beside a glance, and nothing else
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
-BASE_MOVED = "the base was trained on since --init was made for it: sizes must fit, its numbers need not"
+BASE_MOVED = (
+    "the base was trained on since --init was made for it: sizes must fit, its numbers need not"
+)
 
 
 @dataclass(frozen=True)
