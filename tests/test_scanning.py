@@ -339,6 +339,12 @@ def test_hops_are_added_to_weights_without_and_kept_of_those_that_have_some(bund
         training.parts_for(bundled, None, -1)
 
 
+def test_a_moved_base_is_refused_without_weights_to_go_on_from(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        training.main(["--base-moved", "--out", str(tmp_path / "scan")])
+    assert "--base-moved needs --init" in capsys.readouterr().err
+
+
 def test_samples_are_those_of_training(bundled):
     samples = SceneSamples(training.FIRST_SEED, 8, 2)
     lesson = training.Lessons(samples, bundled)[3]

@@ -196,7 +196,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train, write OUT from the first process, and say how much of the evidence is covered."""
-    args = parser().parse_args(argv)
+    p = parser()
+    args = p.parse_args(argv)
+    if args.base_moved and not args.init:
+        p.error("--base-moved needs --init FOLDER")
     torch.set_num_threads(args.threads)
     options = training_arguments(args)
     # Pictures are prepared by processes that draw, which have no GPU.
