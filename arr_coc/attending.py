@@ -13,7 +13,7 @@ from torch import Tensor
 
 from arr_coc.config import check_budget
 
-# The brief's nominal budget of a cell, a unit of relevance and not a count of tokens (DESIGN).
+# The brief's nominal budget of a cell, a unit of relevance and not a count of tokens.
 BUDGET_LOW, BUDGET_HIGH = 64.0, 400.0
 
 

@@ -40,7 +40,7 @@ DECAY, BOOST = 0.7, 1.5
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 NO_REVISION = "none"  # of ARR-COC weights: training-free beside learned
 QWEN = "Qwen/Qwen3-VL-2B-Instruct"  # the base on a Space with a GPU
-# 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384 (DESIGN).
+# 1,048,576 pixels are 1024 visual tokens; Qwen3-VL's own processor would allow 16,384.
 MAX_PIXELS = 1024 * 1024
 # All moments of a clip together, two frames each: 4096 visual tokens, 16 moments of 256. A question can be
 # asked about so many pictures at once.

@@ -3,7 +3,7 @@
 An image becomes 13 channels in [0, 1], computed finer than the grid and pooled to it afterwards: gradients
 at the resolution that is given, colour on SAMPLES x SAMPLES samples a cell. A host gives that many.
 Nothing here knows the question.
-Source: brief part 45, gap 1, with DESIGN's corrections (gradient magnitudes instead of signed
+Source: brief part 45, gap 1, with corrections (gradient magnitudes instead of signed
 gradients, per-image normalisation, channels 11 and 12 with a meaning of their own).
 """
 

@@ -21,7 +21,7 @@ WITHOUT = {
     "arr-coc-no-policy": "tensions by the list of words instead of the trained network",
     "arr-coc-no-entropy": "without the map of detail",
     "arr-coc-no-edges": "without the map of what stands out",
-    "arr-coc-no-glance": "without the map of what the question points to",
+    "arr-coc-no-glance": "without the glance: the scan alone reads the question",
 }
 
 

@@ -68,7 +68,7 @@ def _aims() -> list[tuple[str, str, str, bool]]:
         _row("share of the answer's place kept, 1,024 tokens", large["arr-coc"]["coverage"], PLACE),
     ]  # fmt: skip
     ratio = _first_word()["summary"]["ratio"]
-    sooner = f"{ratio['lower']:.1f} (median {ratio['median']:.1f})"
+    sooner = f"{ratio['lower']:.2f} (median {ratio['median']:.2f})"
     what = "times sooner the first word, 1,024 tokens, lower quartile"
     return [*rows, (what, f"{SOONER:g}", sooner, ratio["lower"] >= SOONER)]
 

@@ -8,6 +8,7 @@ import csv
 import importlib
 import io
 import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -395,8 +396,16 @@ def test_vlmevalkit_gets_an_answer_decided_by_the_question(monkeypatch, loaded, 
 @pytest.mark.parametrize("module", [serving_environment, harness_environment])
 def test_on_a_cpu_the_one_build_of_torch_is_named_in_every_installation(module):
     for step in module.steps(["pip"], "cpu"):
-        assert "install" not in step or environments.TORCH in step
+        is_whole = "install" in step and "--no-deps" not in step
+        assert not is_whole or environments.TORCH in step
     assert environments.TORCH not in sum(module.steps(["pip"], "gpu"), [])
+
+
+def test_lmms_evals_environment_has_the_av_that_lmms_eval_asks_for():
+    installs, ours = harness_environment.steps(["pip"], "gpu")
+    assert not [word for word in installs if word.startswith("av")]
+    assert {"transformers", "torch"} <= {re.split(r"\W", word)[0] for word in installs}
+    assert "--no-deps" in ours  # else pip asks for our own av again
 
 
 def test_an_environment_whose_step_fails_says_which(tmp_path):

@@ -2,7 +2,7 @@
 
 Rows are padded on the right: a real token never sees a pad (causal in the prefill, masked while
 decoding) and no row of attention is empty. A periphery that a method left in a KV cache is put in
-front of its fovea in the one prefill, which gives the same (the glance law in DESIGN). A test holds
+front of its fovea in the one prefill, which gives the same. A test holds
 that the ids are those of `ARRCOCQwen.generate`. A row about a clip or several pictures has a set of visual
 tokens for each block of its prompt; the rows of one batch are of one modality.
 """
