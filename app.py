@@ -84,8 +84,8 @@ def gpu_seconds(*_: Any, **__: Any) -> int:
 def run_on_gpu(request: comparing.Request | several.Request) -> Iterator[tuple[str, Any]]:
     """The one function that touches the model; yields the plain records of `comparing`."""
     stream, model = several if isinstance(request, several.Request) else comparing, LOADER.get()
-    yield from stream.compare_stream(model, request, LOOK_SECONDS)
-    yield from learned.handed_back(model) if ON_ZEROGPU else ()  # a forked worker ends
+    records = stream.compare_stream(model, request, LOOK_SECONDS)
+    yield from learned.handed_back(records, model) if ON_ZEROGPU else records  # a worker ends
 
 
 IDENTITY = identity_to_come()
@@ -172,7 +172,7 @@ def wire_comparing(page: Parts) -> Dependency:
     more = page.more.click(LOCAL.on_more, page.percent, [page.percent, page.tier], **QUICK)
     more.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
     shown = page.all(stamps.SHOWN)
-    page.go.click(None, shown, [page.answers, page.strip, page.go], js=parts.QUEUED_JS, **QUICK)
+    page.go.click(None, shown, [page.answers, page.go], js=parts.QUEUED_JS, **QUICK)
     numbered = stamps.numbered(1)
     waiting = page.go.click(
         MODEL.on_waiting, [page.turn, page.run], page.ahead, js=numbered, **QUICK
@@ -190,8 +190,7 @@ def wire_comparing(page: Parts) -> Dependency:
         **GPU,
         **PRIVATE,
     )  # fmt: skip
-    shown = [page.answers, page.strip]
-    running.failure(None, shown, [*shown, page.go], js=parts.FULL_JS, **QUICK)
+    running.failure(None, page.answers, [page.answers, page.go], js=parts.FULL_JS, **QUICK)
     changed = [getattr(page, name).change for name in stamps.SHOWN]
     gr.on(changed, None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
     page.watch.select(None, None, page.go, js=stamps.BUTTON_JS, **QUICK)
@@ -206,17 +205,17 @@ def wire_overtaking(page: Parts, long: list[Dependency], back: Any) -> None:
     A sign or a picture of one's own may be refused: it ends a run only once it is there (`state.js`).
     """
     picked = [page.cards.select, page.look.select, page.chips.click]
-    overtaking = [*picked, back, page.draw.click, page.chips.select, page.stop.click]
-    gr.on(overtaking, None, page.answers, [page.answers, page.go], js=parts.OVER_JS, **QUICK)
-    gr.on(
-        overtaking,
-        MODEL.on_stop,
+    overtaking = [*picked, back, page.draw.click, page.chips.select]
+    stop, over, stopped = (
+        page.stop.click,
         [page.looks, page.turn, page.run],
         page.of(changes.Stopped),
-        js=stamps.numbered(2),
-        cancels=long,
-        **QUICK,
     )
+    told = [page.answers, page.go]
+    gr.on([*overtaking, stop], None, page.answers, told, js=parts.OVER_JS, **QUICK)
+    options = {"js": stamps.numbered(2), "cancels": long, **QUICK}
+    gr.on(overtaking, MODEL.on_stop, over, stopped, **options)
+    stop(MODEL.on_stop, [*over, page.shown], stopped, **options)
     page.watch.clear(None, None, page.go, js=stamps.OVERTAKEN_JS, **QUICK)
     page.watch.clear(
         MODEL.on_overtaken,
@@ -232,20 +231,24 @@ def wire_pictures(page: Parts) -> None:
     """Everything that brings another picture, or another question to it."""
     fresh = page.of(changes.Fresh)
     picked = [page.cards.select, page.look.select, page.chips.click]
-    brought = gr.on(picked, LOCAL.on_pick, None, fresh, **QUICK)
-    drawing = page.draw.click(lambda: LOCAL.on_draw(LOADER.model), None, fresh, **QUICK)
+    brought = gr.on(picked, LOCAL.on_pick, page.percent, fresh, **QUICK)
+    drawing = page.draw.click(
+        lambda percent: LOCAL.on_draw(LOADER.model, percent), page.percent, fresh, **QUICK
+    )
     for coming in (brought, drawing):  # a Compare pressed meanwhile is meant for it
         coming.then(None, None, None, js=stamps.CAME_JS, **QUICK)
     page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
     page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)
-    own = [page.picture, page.question, page.chosen, page.drawn, page.turn, page.run]
+    asked = [page.chosen, page.question, page.percent]
+    own = [page.picture, page.question, page.chosen, page.drawn, page.percent, page.turn, page.run]
     numbered = stamps.numbered(len(own) - 1, "later")
     page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **QUICK)
     put_up = [page.put.click, page.writing.submit]
-    signed = [page.writing, page.turn, page.run]
-    gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(2, "later"), **QUICK)
+    signed = [page.writing, page.percent, page.turn, page.run]
+    gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(3, "later"), **QUICK)
     chosen = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
     chosen.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
+    chosen.then(LOCAL.on_question, asked, page.links, **QUICK)
 
 
 def wire_reasons(page: Parts) -> Dependency:
@@ -256,14 +259,11 @@ def wire_reasons(page: Parts) -> Dependency:
     page.compare_maps.click(None, None, page.others, js=parts.LOOKING_JS, **QUICK)
     looking = page.compare_maps.click(
         MODEL.on_others,
-        inputs_kwargs=page.named(
-            "key", "picture", "question", "second", "third",
-            "percent", "tier", "allocator", "revision", "native_tokens",
-        ),
+        inputs_kwargs=page.named("picture", "second", "third", "tensions", *below.ASKED),
         outputs=page.others,
         **GPU,
         **PRIVATE,
-    )  # fmt: skip
+    )
     looking.failure(None, None, page.others, js=parts.NOT_LOOKED_JS, **QUICK)
     page.all_tables.expand(lambda: measured.tables(RESULTS, IDENTITY), None, page.tables, **QUICK)
     saved = page.links.select(LOCAL.on_save, page.shown, page.file, **QUICK)
@@ -288,9 +288,9 @@ def wire_settings(page: Parts) -> None:
         trigger_mode="always_last",
         **QUICK,
     )
-    costs = [page.advanced.expand, page.native_tokens.input, page.percent.release]
+    costs = [page.advanced.expand, page.native_tokens.input, page.percent.change]
     gr.on(
-        [*costs, page.tier.input, page.picture.change],
+        [*costs, page.tier.change, page.question.blur, page.picture.change],
         MODEL.on_cut,
         inputs_kwargs=page.named("picture", "question", "percent", "tier", "native_tokens"),
         outputs=page.cut_cost,

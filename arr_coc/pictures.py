@@ -24,17 +24,20 @@ def as_read(picture: Image.Image) -> Image.Image:
     except Exception:  # broken EXIF is no reason to refuse sound pixels
         upright = picture
     if upright.mode == "I" or upright.mode.startswith("I;16"):  # 16-bit greyscale
-        values = np.asarray(upright).astype(np.int64)
+        values = np.asarray(upright)  # (H, W) whole numbers
         if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
             raise ValueError("The picture has over 16 bits per pixel; at most 16 are allowed.")
-        grey = np.round(values / 257).astype(np.uint8)  # (H, W) in [0, 255]
+        grey = np.empty(values.shape, np.uint8)
+        for row, own in zip(grey, values):  # a large picture is not held in wide numbers as well
+            row[:] = (own.astype(np.int32) + 128) // 257  # rounded
         return Image.fromarray(grey, "L").convert("RGB")
     if upright.mode == "F":
         raise ValueError("The picture has floating-point pixels; allowed are 8 or 16 bits.")
     if upright.has_transparency_data:
         layer = upright.convert("RGBA")
-        paper = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(paper, layer).convert("RGB")
+        paper = Image.new("RGB", layer.size, "white")
+        paper.paste(layer, mask=layer)
+        return paper
     return upright.copy() if upright.mode == "RGB" else upright.convert("RGB")
 
 

@@ -16,7 +16,9 @@ import torch
 from arr_coc import naming
 
 # What else decides which model a command runs; told before the command where they are set.
-VARIABLES = ("ARR_COC_BASE", "ARR_COC_WEIGHTS", "ARR_COC_REVISIONS", "ARR_COC_DTYPE")
+VARIABLES = tuple(
+    f"ARR_COC_{name}" for name in ("BASE", "BASE_REVISION", "WEIGHTS", "REVISIONS", "DTYPE")
+)
 
 
 def header(module: str, words: Sequence[str], device: torch.device) -> dict[str, Any]:

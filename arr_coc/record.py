@@ -24,7 +24,7 @@ from arr_coc.scoring import score_exact
 from arr_coc.service import comparing, intake
 from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
 from arr_coc.service.mattering import Mattered, describe_mattering
-from arr_coc.service.recordings import FILE, About, AtBudget, Recording, examples_for
+from arr_coc.service.recordings import FILE, About, AtBudget, Recording, examples_for, on_hub
 
 LOOKS = ("full", "focused", "shrunk")
 SHARES = (0.05, 0.1, 0.4, 1.0)  # of the tokens, besides the usual share: stops of a card's budget
@@ -160,6 +160,7 @@ def record(
         base=naming.public(base),
         base_sha256=base_sha256,
         weights_sha256=weights_sha256,
+        weights=on_hub(folders[1]),
         repetitions=repetitions,
     )
     return {"about": about, "recordings": recordings}

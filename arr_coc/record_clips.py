@@ -26,7 +26,7 @@ from arr_coc.scenes.moving import ClipScene, make_clip
 from arr_coc.scenes.scene import DEV_SEED, TEST_SEED
 from arr_coc.scoring import score_exact
 from arr_coc.service import several
-from arr_coc.service.recordings import CLIPS, About, ClipRecording, examples_for
+from arr_coc.service.recordings import CLIPS, About, ClipRecording, examples_for, on_hub
 
 KINDS = ("which_way", "end_colour", "told")
 LOOKS = ("full", "focused", "fewer")
@@ -134,6 +134,7 @@ def record(
         base=naming.public(base),
         base_sha256=base_sha256,
         weights_sha256=weights_sha256,
+        weights=on_hub(folders[1]),
         repetitions=repetitions,
     )
     return {"about": about, "recordings": recordings}

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,9 +30,10 @@ from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal
 from arr_coc.page.visit import Visit
-from arr_coc.service import comparing, decision, intake, recordings, sessions, uploads
+from arr_coc.service import decision, intake, recordings, sessions, uploads
 from arr_coc.service.loader import Loader, base_to_come, identity_to_come
 from arr_coc.service.looks import ComparisonResult, empty_look
+from arr_coc.service.settings import SETTINGS
 
 FIRST_PAGE_LIMIT_S = 10  # of processor time, where 5 are usual: a test machine is seldom free
 
@@ -92,7 +94,7 @@ def test_typed_public_endpoints(client):
     assert names == first and described["named_endpoints"]["/relevance"]["parameters"][3:] == []
     with_settings = described["named_endpoints"]["/compare_with"]["parameters"]
     assert [p["parameter_name"] for p in with_settings] == ["image", "question", "settings"]
-    assert all(name in API.compare_with.__doc__ for name in comparing.SETTINGS)
+    assert all(name in API.compare_with.__doc__ for name in SETTINGS)
     returned = endpoint["returns"][0]["python_type"]["type"]
     assert all(name in returned for name in ("tokens_kept", "ratio", "relevance", "shrunk"))
 
@@ -185,9 +187,11 @@ WRONG = {
     "tier": ("huge", "fast, balanced"),
     "context": ("all", "auto, glance, cells, none"),
     "when": ("never", "always, auto"),
-    "tensions": ([0.1, 2, 0.3], "three numbers, 0 to 1"),
+    "tensions": ([0.1, 2, 0.3], "are 0.1, 2, 0.3; allowed are three numbers, each from 0 to 1"),
     "colour": (1, "'colour' is not known; allowed are share, budget"),
-    "native_tokens": (7, "allowed"),
+    "native_tokens": (7, "into 7 visual tokens here; allowed are 64, 256, 1,024, 4,096"),
+    "revision": (5, "The revision is 5; allowed is the name"),
+    "shrunk": ("false", "The setting shrunk is 'false'; allowed is true or false"),
 }
 
 
@@ -482,6 +486,14 @@ def test_thumbnails_and_cards(tmp_path):
     assert frame.load_examples(tmp_path) == [] and picking.cards([]) == ""
 
 
+def test_stopping_before_anything_ran_brings_back_the_answers_shown_before(handlers):
+    import app
+
+    shown = handlers.opened(1).shown
+    assert app.MODEL.on_stop(None, shown=shown).answers == handlers.opened(1).answers
+    assert app.MODEL.on_stop(None).answers == UNCHANGED
+
+
 def test_stopping_keeps_what_came():
     import app
 
@@ -501,14 +513,21 @@ def handlers():
 
 
 def test_a_card_shows_what_was_recorded(handlers):
-    fresh = handlers.on_pick(event(card=1))
+    fresh = handlers.on_pick(20, event(card=1))
     assert fresh.answers.count("arr-mark") == 3
     assert fresh.question == handlers.examples[1].question
     assert fresh.chosen == 1 and fresh.shown["recorded"]
+    at_ten = handlers.on_pick(10, event(card=1))
+    assert at_ten.shown["result"]["tokens_kept"] < fresh.shown["result"]["tokens_kept"]
+    assert "arr_budget=10" in at_ten.links and "arr_budget" not in fresh.links
+    between = handlers.on_pick(
+        33, event(card=1)
+    )  # not recorded: the usual one stands there and fades
+    assert between.shown == fresh.shown and "arr_budget=33" in between.links
     other = handlers.opened(1, "another question?")
     assert other.shown is None and "arr-mark" not in other.answers
     for bad in (10**6, -1, "1", True, None, [0]):
-        assert handlers.on_pick(event(card=bad)) == Fresh() == (UNCHANGED,) * len(fresh)
+        assert handlers.on_pick(20, event(card=bad)) == Fresh() == (UNCHANGED,) * len(fresh)
         assert handlers.example_of(bad) is None
 
 
@@ -529,7 +548,7 @@ def test_events_of_any_shape_are_survived(handlers):
     shown = handlers.opened(0).shown
     for bad in (None, [], [1, 2], ["a"] * 3, [2, 0, 0], [True] * 3, {"a": 1}, "${7*6}"):
         refused_tensions = handlers.on_tensions(shown, event(tensions=bad))
-        assert "not understood" in refused_tensions.said_tensions
+        assert "The tensions are" in refused_tensions.said_tensions
         assert refused_tensions.shown == refused_tensions.look == UNCHANGED
         assert handlers.on_save(shown, event(save=str(bad))) == gr.skip()
         assert handlers.on_chip([["q", "a"]], event(ask=bad)) == gr.skip()
@@ -563,12 +582,44 @@ def test_a_drawn_picture_brings_its_truth(handlers):
 
 
 def test_an_own_picture_has_no_card_and_no_truth(handlers, scene, tmp_path):
-    fresh = handlers.on_own_picture(str(scene))
+    fresh = handlers.on_own_picture(str(scene), percent=40)
+    assert Visit(key=fresh.key).is_own and "arr_budget=40" in fresh.links
+    assert not Visit(key=handlers.on_draw(None).key).is_own
     assert fresh.chosen is None and fresh.shown is None and "arr-base" in fresh.look
     fake = tmp_path / "a.png"
     fake.write_bytes(b"no picture")
     fresh = handlers.on_own_picture(str(fake))
     assert "not a picture" in fresh.said_picture and fresh.look == UNCHANGED
+
+
+def test_a_base_that_could_not_be_fetched_is_tried_again(monkeypatch):
+    from arr_coc.qwen import loading
+
+    fails = [True]
+
+    def fetched(*_, **__):
+        if fails:
+            fails.pop()
+            raise loading.NotFetched("no network")
+        return SimpleNamespace(notices=[])
+
+    monkeypatch.setattr("arr_coc.qwen.model.ARRCOCQwen.from_pretrained", fetched)
+    monkeypatch.setattr("arr_coc.check.trials.quick", lambda _: "")
+    monkeypatch.setattr("arr_coc.service.comparing.warm_up", lambda _: None)
+    monkeypatch.setattr("arr_coc.service.loader.AGAIN_S", 0.2)
+    loader = Loader()
+    with pytest.raises(intake.IntakeError, match="no network"):
+        loader.get()
+    assert loader.tries_again
+    time.sleep(0.3)
+    assert loader.get().notices == [] and not loader.tries_again
+
+
+def test_a_forgotten_visit_knows_its_card_by_the_pictures_key(handlers):
+    fresh = handlers.opened(1)
+    assert Visit(key=fresh.key).card == 1 and Visit(key=fresh.key, chosen=0).card == 0
+    for bad in (None, 1, "", "card-", "card-x", "card-²", "card--1", f"card-{'9' * 99}", "own-1"):
+        assert Visit(key=bad).card is None
 
 
 def test_a_stamp_is_data_and_an_older_run_has_lost_its_turn():
@@ -595,8 +646,15 @@ def test_what_is_on_the_page_is_of_its_own_base(monkeypatch, tmp_path):
     assert measured.load(app.RESULTS, own)
     monkeypatch.setenv("ARR_COC_BASE", "Qwen/Qwen3-VL-4B-Instruct")
     hub = identity_to_come()
-    assert hub == ("Qwen/Qwen3-VL-4B-Instruct", "", "")
+    assert hub == ("Qwen/Qwen3-VL-4B-Instruct", "", "", "")
     assert recordings.load(recorded_examples(), hub) == (None, [])
     assert measured.OTHER in measured.section(app.RESULTS, hub)
     assert hub.made({**about, "base": hub.base, "base_sha256": "", "weights_sha256": ""})
     assert not hub.made({**about, "base": "Qwen/other", "base_sha256": "", "weights_sha256": ""})
+    free = {**about, "base": hub.base, "base_sha256": "", "weights_sha256": ""}
+    monkeypatch.setenv("ARR_COC_WEIGHTS", "someone/arr-coc")
+    monkeypatch.setenv("ARR_COC_REVISIONS", "v1.0,v0.9")
+    named = identity_to_come()
+    assert named.weights == "someone/arr-coc@v1.0" and named.made(free | {"weights": named.weights})
+    assert not named.made(free) and not hub.made(free | {"weights": named.weights})
+    assert not named.made(free | {"weights": "someone/arr-coc@v0.9"})

@@ -137,6 +137,25 @@ def test_at_another_budget_the_map_follows_and_the_answers_say_that_they_do_not(
     assert tab.locator("#arr-look").get_attribute("data-stale") is None
     assert look_data(tab) == before
     expect(tab.locator(".arr-readout")).to_have_text("84 of 256 places, the most relevant first")
+    look = json.loads(before)
+    height, width = look["grid"]
+    stage = tab.locator("#arr-look .arr-stage")
+    box = stage.bounding_box()
+    for rank, said in ((60, "kept with this budget, 60th of 84"), (90, "not kept, 90th of 256")):
+        ((row, column),) = [
+            (y, x)
+            for y, ranks in enumerate(look["places"])
+            for x, one in enumerate(ranks)
+            if one == rank
+        ]
+        at = {"x": (column + 0.5) / width * box["width"], "y": (row + 0.5) / height * box["height"]}
+        stage.hover(position=at)
+        expect(tab.locator(".arr-readout")).to_contain_text(said)
+    # What else is shown of it is the decision's own.
+    tab.locator("label[for=arr-view-heat]").click()
+    expect(tab.locator("#arr-look")).to_have_attribute("data-stale", "with another budget")
+    tab.locator("label[for=arr-view-kept]").click()
+    expect(tab.locator("#arr-look")).not_to_have_attribute("data-stale", "with another budget")
 
 
 def test_a_recorded_budget_is_pressed_and_the_link_follows(tab):

@@ -79,8 +79,18 @@ def test_a_clip_is_asked_and_its_moments_are_walked_through(browser, app, tmp_pa
         expect(columns.nth(1)).to_contain_class("arr-moment-now")
         old = section.locator(".arr-several-old")
         expect(old).to_have_text("")
+        assert tab.locator(".arr-if-live").is_hidden()  # a live clip leaves the card's recording
+        budget = tab.locator("#arr-budget input[type=range]")
+        budget.fill("60")
+        expect(old).to_contain_text("budget")
+        budget.fill("20")
+        expect(old).to_have_text("")
         tab.locator("#arr-several-question textarea").fill("which way?")
         expect(old).to_contain_text("another question")
+        tab.locator("#arr-several-question textarea").fill(question)
+        expect(old).to_have_text("")
+        tab.locator("#arr-several-files input[type=file]").set_input_files([file])
+        expect(old).to_contain_text("file")
         assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
         assert serious(tab, "#arr-several") == []  # the field for files is the framework's
 
@@ -127,6 +137,20 @@ def test_stop_ends_the_run_and_the_next_one_answers(browser, tmp_path):
         section = tab.locator("#arr-several .arr-several")
         expect(section.locator(".arr-you-question")).to_have_text("what is next?", timeout=120_000)
         assert held_server().questions().count("what is held?") == 1  # no second look after Stop
+
+
+def test_answers_that_come_after_the_budget_was_changed_say_so(browser, tmp_path):
+    file = tmp_path / "single.png"
+    make_clip(DEV_SEED, groups=4).frames[0].save(file)
+    with watched(browser) as tab:
+        visit(tab, app=held_server)
+        with held_server().held():
+            opened(tab, [file], "what is it meanwhile?")
+            deadline(lambda: "what is it meanwhile?" in held_server().questions())
+            tab.locator("#arr-budget input[type=range]").fill("60")
+        section = tab.locator("#arr-several .arr-several")
+        expect(section.locator(".arr-you-question")).to_be_visible(timeout=120_000)
+        expect(section.locator(".arr-several-old")).to_contain_text("budget")
 
 
 def test_who_asks_again_at_once_after_stop_is_answered_and_can_stop_that_too(browser, tmp_path):

@@ -37,7 +37,7 @@ def decision():
     return SimpleNamespace(
         grid=(6, 8),
         budget=9,
-        config=SimpleNamespace(allocator="topk", glance="off"),
+        config=SimpleNamespace(allocator="topk", glance="off", prune="before"),
         glance=None,
         relevance=relevance,
         propositional=relevance,

@@ -16,6 +16,7 @@ from arr_coc.service.intake import (
     check_share,
     clean_question,
     open_image,
+    size_of,
 )
 
 
@@ -168,6 +169,17 @@ def test_sixteen_bit_greyscale_is_scaled_not_clipped():
     for source in (saved(Image.fromarray(ramp), "PNG"), Image.fromarray(ramp.astype(np.int32))):
         grey = np.asarray(open_image(source))[..., 0]
         assert np.abs(grey.astype(float) - ramp / 257).max() <= 0.5
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_the_size_is_known_from_the_header(kind, tmp_path):
+    for size in ((64, 32), (4000, 3000)):
+        data = saved(Image.new("RGB", size), kind)
+        assert size_of(data) == open_image(data).size
+    with pytest.raises(IntakeError, match="not a picture"):
+        size_of(b"no picture")
+    with pytest.raises(IntakeError, match="given before"):
+        size_of(IntakeError("given before"))
 
 
 def test_transparency_is_laid_on_white():

@@ -167,6 +167,7 @@ OWNERS = {
         "page.changes",
         "page.clip_cards",
         "page.local_handlers",
+        "page.tuning",
         "page.model_handlers",
         "page.parts",
         "page.sense",

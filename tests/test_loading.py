@@ -147,6 +147,43 @@ def test_revisions_of_the_environment_are_loaded_and_chosen_by_name(
         host.generate(picture, "is there a car?", config=Config(revision="v3"))
 
 
+def test_weights_of_another_base_leave_the_bundled_one_its_own_where_it_came_by_itself(
+    tmp_path, monkeypatch
+):
+    save(tmp_path, base="Qwen/another")
+    monkeypatch.delenv("ARR_COC_BASE", raising=False)
+    monkeypatch.setenv("ARR_COC_WEIGHTS", str(tmp_path))
+    host = ARRCOCQwen.from_pretrained(on_bad_weights="notice")
+    assert host.policies["default"].scan is not None
+    assert "made for 'Qwen/another'" in host.notices[0] and "own weights" in host.notices[1]
+    monkeypatch.setenv("ARR_COC_BASE", str(loading.BUNDLED_BASE))
+    assert not ARRCOCQwen.from_pretrained(on_bad_weights="notice").policies
+
+
+def test_a_gpu_that_torch_cannot_use_is_said_on_a_space(monkeypatch, tmp_path):
+    monkeypatch.setattr(loading, "GPU_FILE", tmp_path)
+    assert not loading.load_base(loading.BUNDLED_BASE, device="cpu").notices
+    monkeypatch.setenv("SPACE_ID", "someone/space")
+    (said,) = loading.load_base(loading.BUNDLED_BASE, device="cpu").notices
+    assert "GPU that torch cannot use" in said
+
+
+def test_the_base_that_runs_may_be_pinned(monkeypatch):
+    asked = []
+
+    def never(base, *_, revision, **__):
+        asked.append(revision)
+        raise ConnectionError
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", never)
+    monkeypatch.setenv("ARR_COC_BASE", "some/base")
+    monkeypatch.setenv("ARR_COC_BASE_REVISION", "v1")
+    for base in (None, "some/other"):
+        with pytest.raises(loading.NotFetched, match="the Hub cannot be reached"):
+            loading.load_base(base, device="cpu")
+    assert asked == ["v1", None]
+
+
 def test_without_weights_nothing_is_fetched(monkeypatch):
     monkeypatch.setattr(qwen_weights, "snapshot_download", lambda *_, **__: pytest.fail("network"))
     assert ARRCOCQwen.from_pretrained(components="").policies == {}

@@ -5,7 +5,7 @@ from PIL import Image
 from test_viewer import result, shown  # noqa: F401  (fixtures)
 
 from arr_coc.page import matter_handlers
-from arr_coc.page.changes import UNCHANGED
+from arr_coc.page.changes import Weighed
 from arr_coc.page.matter_handlers import MatterHandlers, check
 from arr_coc.page.stamps import Turn, stamp_of
 from arr_coc.page.visit import Visit
@@ -45,17 +45,24 @@ def found(compared):
 
 def test_it_is_asked_of_the_comparison_and_shown_with_it(compared):
     model = Model("mattered", found(compared))
-    weighed = MatterHandlers(model).on_matters(Turn(3), "3", compared, **ASKED)
+    handlers = MatterHandlers(model)
+    asked = handlers.on_matters(Turn(3), "3", compared, **ASKED)
     assert model.asked[0].matters and model.asked[0].question == "what?"
+    weighed = handlers.on_weighed(compared, asked.weighed)
     assert weighed.shown["mattered"] == found(compared)
     assert "arr-view-mattered" in weighed.look and 'data-picture="k"' in weighed.look
 
 
 def test_what_comes_too_late_changes_nothing(compared):
-    weighed = MatterHandlers(Model("mattered", found(compared))).on_matters(
-        Turn(4), "3", compared, **ASKED
-    )
-    assert weighed.look == weighed.shown == UNCHANGED
+    handlers = MatterHandlers(Model("mattered", found(compared)))
+    assert handlers.on_matters(Turn(4), "3", compared, **ASKED).weighed is None
+    weighed = handlers.on_matters(Turn(3), "3", compared, **ASKED).weighed
+    # Meanwhile another budget's recording came, or a tension was dragged: both leave the turn as it was.
+    other = {**compared, "stamp": stamp_of(Visit(**ASKED, percent=10), "3")}
+    dragged = {**compared, "where": {**compared["where"], "focus": 0.1}}
+    for shown_by_now in (None, other, dragged):
+        assert handlers.on_weighed(shown_by_now, weighed) == Weighed()
+    assert handlers.on_weighed(compared, None) == Weighed()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_what_comes_too_late_changes_nothing(compared):
 def test_what_is_another_by_now_is_refused_before_anything_runs(compared, changes, said):
     model = Model("mattered", found(compared))
     weighed = MatterHandlers(model).on_matters(Turn(), "", compared, **ASKED | changes)
-    assert said in weighed.said_matter and weighed.look == UNCHANGED and not model.asked
+    assert said in weighed.said_matter and weighed.weighed is None and not model.asked
 
 
 def test_what_has_no_places_to_leave_out_is_refused(compared, monkeypatch):
@@ -105,5 +112,5 @@ def test_what_fails_is_a_sentence(compared, record):
     if record[1] is None:
         record = ("mattered", {**found(compared), "places": [[0, 0]]})
     weighed = MatterHandlers(Model(*record)).on_matters(Turn(), "", compared, **ASKED)
-    assert 'role="status"' in weighed.said_matter and weighed.look == UNCHANGED
+    assert 'role="status"' in weighed.said_matter and weighed.weighed is None
     assert "<memory>" not in weighed.said_matter

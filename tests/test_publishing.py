@@ -150,6 +150,7 @@ def test_the_page_that_the_space_holds_starts_on_its_recorded_card(published, tm
         server.process.wait()
     example = json.loads(files["examples/qwen/examples.json"])[0]
     assert example["question"].split("?")[0] in page
+    assert f"Recorded {recorded['about']['date']} with" in page
 
 
 def test_the_query_of_the_data_sets_card_answers_from_pictures_and_rows(published, tmp_path):

@@ -122,6 +122,7 @@ def loaded(base: str, weights: str, args: argparse.Namespace) -> tuple[Any, list
             hosts.append(ARRCOCQwen.from_pretrained(base, weights, **options))
         except WeightsError as error:
             refused.append(str(error))
+        if refused:  # not above: the error holds on to the base that was loaded for it
             hosts.append(ARRCOCQwen.from_pretrained(base, "", **options))
         host = hosts[0]
         where = f"on {host.device}, in {trials.dtype_name(host.model.dtype)}"

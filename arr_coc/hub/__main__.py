@@ -14,13 +14,12 @@ the cards say in `cards`, what is tried beforehand in `check`. The last stdout l
 
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, errors
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, errors
 
 from arr_coc.hub import files as hub_files
 from arr_coc.hub.check import FAILED, Refused, account, check, check_header, sentence
@@ -37,11 +36,12 @@ from arr_coc.hub.settings import (
     parse,
     separate,
 )
-from arr_coc.qwen import loading
+from arr_coc.qwen import fetching, loading
 
 POLL_S = 5.0
 GRACE_S = 60.0  # how long a stage may still be that of the version before
 RUNNING = "RUNNING"
+KEPT_BY_THE_HUB = ".gitattributes"  # it says which files are large
 VARIABLES = {"GRADIO_SSR_MODE": "false"}  # of every Space
 
 
@@ -159,16 +159,24 @@ def check_tag(api: HfApi, repo: str, kind: str, tag: str | None) -> None:
 
 
 def upload(api: HfApi, settings: Push, kind: str, files: Files, *, mirror: bool) -> str:
-    """Upload a list in one commit, and tag it; returns the commit. `mirror` as in `push`."""
-    with tempfile.TemporaryDirectory() as folder:
-        hub_files.stage(files, Path(folder))
-        done = api.upload_folder(
-            repo_id=settings.repo,
-            repo_type=kind,
-            folder_path=folder,
-            commit_message=settings.message or f"Publish {settings.tag or 'from the repository'}",
-            delete_patterns="*" if mirror else None,
-        )
+    """Upload a list in one commit, and tag it; returns the commit. `mirror` as in `push`.
+
+    The client's `upload_folder` makes several of many files, and a Space would build each.
+    """
+    operations: list[CommitOperationAdd | CommitOperationDelete] = [
+        CommitOperationAdd(name, source if isinstance(source, bytes | Path) else source.encode())
+        for name, source in files.items()
+    ]
+    if mirror:
+        there = api.list_repo_files(settings.repo, repo_type=kind)
+        gone = [name for name in there if name not in files and name != KEPT_BY_THE_HUB]
+        operations += [CommitOperationDelete(name) for name in gone]
+    done = api.create_commit(
+        settings.repo,
+        operations,
+        repo_type=kind,
+        commit_message=settings.message or f"Publish {settings.tag or 'from the repository'}",
+    )
     if settings.tag:
         api.create_tag(settings.repo, tag=settings.tag, revision=done.oid, repo_type=kind)
     return done.oid
@@ -211,6 +219,7 @@ def variables(settings: PushSpace) -> dict[str, str]:
     """What the Space's environment is to hold; an empty one is to be removed."""
     given = {
         "ARR_COC_BASE": settings.base,
+        fetching.REVISION: settings.base_revision,
         "ARR_COC_WEIGHTS": settings.weights,
         "ARR_COC_REVISIONS": settings.revisions,
     }
@@ -224,13 +233,16 @@ def prepare_space(api: HfApi, settings: PushSpace) -> None:
         Refused: where the weights it is to load cannot be had.
     """
     for revision in separate(settings.revisions) if settings.weights else ():
+        named = f"weights {settings.weights!r} at revision {revision or 'main'!r}"
         try:
             api.repo_info(settings.weights, revision=revision)
         except errors.HfHubHTTPError as error:
-            raise Refused(
-                f"weights {settings.weights!r} at revision {revision or 'main'!r}: "
-                f"{sentence(error)}"
-            ) from error
+            raise Refused(f"{named}: {sentence(error)}") from error
+        if not is_open(api, settings.weights, revision):
+            print(
+                f"{named} are read with a token alone: unless the Space has one as its secret HF_TOKEN "
+                "(Settings, Variables and secrets), it will run without them"
+            )
     flavor = FLAVOR[settings.hardware]
     api.create_repo(
         settings.repo,
@@ -246,6 +258,15 @@ def prepare_space(api: HfApi, settings: PushSpace) -> None:
             api.add_space_variable(settings.repo, name, value)
         elif not value and name in present:
             api.delete_space_variable(settings.repo, name)
+
+
+def is_open(api: HfApi, repo: str, revision: str | None) -> bool:
+    """Whether anybody can read a model repo."""
+    try:
+        api.repo_info(repo, revision=revision, token=False)
+    except errors.HfHubHTTPError:
+        return False
+    return True
 
 
 def wait_until_running(

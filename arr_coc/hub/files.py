@@ -6,7 +6,6 @@ Hidden files, caches, pickles and rows of running evaluations are never in one.
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,9 +23,9 @@ ROOT = Path(__file__).parent.parent.parent
 Files = dict[str, Path | str | bytes]
 
 # ZeroGPU takes 2.8.0, 2.9.1, 2.10.0 and 2.11.0 only. 2.10.0 is the last whose plain wheel brings CUDA 12,
-# which a T4's driver takes. On CPU it is the version that the tests run. Always the plain wheel: a CPU-only
-# build crashes `import spaces` on ZeroGPU, and a duplicate of the Space may change its hardware.
-TORCH = {"zero-gpu": "2.11.0", "t4": "2.10.0", "cpu": "2.13.0"}
+# which a T4's driver takes: a duplicate of a ZeroGPU Space may be one on a T4. On CPU it is the version of
+# the tests. Always the plain wheel: a CPU-only build crashes `import spaces` on ZeroGPU.
+TORCH = {"zero-gpu": "2.10.0", "t4": "2.10.0", "cpu": "2.13.0"}
 FLAVOR = {"zero-gpu": "zero-a10g", "t4": "t4-small", "cpu": "cpu-basic"}
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 SPACE = (*PAGES, "app.py", "requirements*.txt", "pyproject.toml")
@@ -246,17 +245,6 @@ def sizes(files: Files) -> dict[str, int]:
         name: source.stat().st_size if isinstance(source, Path) else len(_bytes(source))
         for name, source in sorted(files.items())
     }
-
-
-def stage(files: Files, folder: Path) -> None:
-    """Lay the files out in an empty folder as they will lie in the repo."""
-    for name, source in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, Path):
-            shutil.copyfile(source, path)
-        else:
-            path.write_bytes(_bytes(source))
 
 
 def _bytes(made: str | bytes) -> bytes:

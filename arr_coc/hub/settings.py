@@ -59,6 +59,7 @@ class PushSpace(Push):
         timeout: seconds to wait.
         base, weights, revisions: what the Space is to load: a Qwen3-VL, ARR-COC weights and their
             versions, separated by commas. None leaves the Space's variable as it is, "" removes it.
+        base_revision: of the base; None and "" as above.
         own_data: whether results and cards of one's own pictures go too.
     """
 
@@ -68,6 +69,7 @@ class PushSpace(Push):
     base: str | None
     weights: str | None
     revisions: str | None
+    base_revision: str | None
     own_data: bool
 
 
@@ -179,6 +181,7 @@ def parser(about: str) -> argparse.ArgumentParser:
     space.add_argument(
         "--no-wait", action="store_false", dest="wait", help="do not wait until it runs"
     )
+    space.add_argument("--base-revision", help="of the base, a commit or tag; '' for the newest")
     space.add_argument("--timeout", type=float, default=WAIT_S, help="seconds to wait")
     for one in (space, made["check"]):
         one.add_argument("--base", help="Hub id or folder of a Qwen3-VL")

@@ -48,7 +48,8 @@ SEVERAL_FULL_JS = (
     f" ? {json.dumps([_KEEP] * 3)} : {json.dumps([spoken(results.QUEUE_FULL), _ALIVE, _DEAD])}"
 )
 SEVERAL_PRESS_JS = "() => { document.querySelector('#arr-several-ask')?.click(); }"
-SEVERAL_OLD_JS = "() => { window.arrMoments?.old(); }"
+SEVERAL_OLD_JS = "() => { window.arrMoments?.another(); }"
+SEVERAL_BUDGET_JS = "() => { window.arrMoments?.compare(); }"
 FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
 
 # What a server in the model's place has not: it does not say where it looked, and sets or refuses these.
@@ -62,6 +63,7 @@ class Below:
     address: gr.HTML  # `address.js`
     matter: gr.Button
     said_matter: gr.HTML
+    weighed: gr.State  # what the button brought, until it stands on the page
     sense: Sense | None  # where an owner asks for it
     you_first: gr.Accordion
     you: gr.HTML
@@ -85,6 +87,7 @@ def address() -> dict[str, Any]:
 def matter() -> dict[str, Any]:
     """A button that asks which kept places mattered; page.css shows it where that is not known yet."""
     named = {"matter": gr.Button("What mattered?", size="sm", elem_id="arr-matter")}
+    named |= {"weighed": gr.State(time_to_live=3600)}
     return named | {"said_matter": show(spoken(), elem_id="arr-said-matter")}
 
 
@@ -154,7 +157,8 @@ def wire_several(
     for number, card in enumerate(below.several_cards):
         picked = functools.partial(cards.on_pick, number)
         card.click(picked, None, answered, cancels=running, **quick)
-    # Other words and another budget `moments.js` sees for itself. A card's own file is not another one.
+    # Other words, and a dragged budget, `moments.js` sees for itself. A card's own file is not another one.
+    page.percent.change(None, None, None, js=SEVERAL_BUDGET_JS, **quick)
     for event in ("upload", "delete", "clear"):
         getattr(below.several_files, event)(None, None, None, js=SEVERAL_OLD_JS, **quick)
 
@@ -172,11 +176,13 @@ def wire_matter(
     running = below.matter.click(
         handlers.on_matters,
         inputs_kwargs=page.named("turn", "run", "shown", "picture", "tensions", *ASKED),
-        outputs=[page.look, page.shown, below.said_matter],
+        outputs=[below.weighed, below.said_matter],
         js=stamps.numbered(1),
         **gpu,
     )
-    running.success(None, None, None, js=MATTERED_JS, **quick)
+    placed = [page.look, page.shown]
+    standing = running.success(handlers.on_weighed, [page.shown, below.weighed], placed, **quick)
+    standing.then(None, None, None, js=MATTERED_JS, **quick)
     running.failure(None, None, below.said_matter, js=NOT_WEIGHED_JS, **quick)
     # Another look has come: nothing of the one before is being asked any more.
     page.look.change(None, None, below.said_matter, js=QUIET_JS, **quick)

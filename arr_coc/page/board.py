@@ -122,8 +122,9 @@ def recorded_words(about: recordings.About) -> str:
     runs = about["repetitions"]
     hardware = machine.get("gpu") or f"{machine['processor']} CPU, {machine['threads']} thread"
     hardware += "s" * (not machine.get("gpu") and machine["threads"] != 1)
+    has_weights = about.get("weights_sha256") or about.get("weights")
     base = "the small bundled model" if about["base"] == "bundled" else about["base"]
-    base += " and its learned weights" if about.get("weights_sha256") else ", nothing learned,"
+    base += " and its learned weights" if has_weights else ", nothing learned,"
     commit = f", commit {about['commit']}" if about["commit"] else ""
     return (
         f"Recorded {about['date']} with {base} on {hardware}{commit}; times are medians of "

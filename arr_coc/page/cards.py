@@ -9,7 +9,7 @@ from arr_coc.page.asking import Asked, asked_of
 from arr_coc.page.board import Shown
 from arr_coc.page.post import png
 from arr_coc.page.preview import Told
-from arr_coc.page.visit import PERCENT
+from arr_coc.page.visit import PERCENT, card_key
 from arr_coc.service import recordings
 from arr_coc.service.loader import identity_to_come
 
@@ -74,8 +74,3 @@ class Cards:
         sentence = hero.sentence(shown["result"], shown["truth"], shown["runs"])
         title = f"{frame.TITLE}: {shown['result']['question']}"
         return Told(title, sentence, query, lambda: png(shown))
-
-
-def card_key(chosen: Any) -> str:
-    """What a card's picture is called in stamps."""
-    return f"card-{chosen}"

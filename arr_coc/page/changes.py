@@ -118,12 +118,18 @@ class Several(NamedTuple):
     several_question: Any = UNCHANGED
 
 
+class Weighing(NamedTuple):
+    """What mattered of a comparison was asked: the comparison with it, or why there is none."""
+
+    weighed: Any = None
+    said_matter: Any = UNCHANGED
+
+
 class Weighed(NamedTuple):
-    """What mattered of the comparison on the page was asked, or why it was not."""
+    """What mattered stands on the page, or nothing changes, where that shows something else by now."""
 
     look: Any = UNCHANGED
     shown: Any = UNCHANGED
-    said_matter: Any = UNCHANGED
 
 
 class Ready(NamedTuple):

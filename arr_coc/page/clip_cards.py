@@ -9,6 +9,7 @@ from arr_coc.page.board import recorded_words
 from arr_coc.page.changes import Several
 from arr_coc.page.refusals import spoken
 from arr_coc.page.several_handlers import OVER
+from arr_coc.page.visit import PERCENT
 from arr_coc.service import recordings, several
 from arr_coc.service.loader import identity_to_come
 
@@ -40,6 +41,7 @@ class ClipCards:
         shown = moments.shown(
             several.check_clip(str(path), recording["question"]).firsts,
             recording["result"],
+            PERCENT,
             answer=recording["answer"],
             recorded=f"{recorded_words(about)} {AGAIN}",
         )

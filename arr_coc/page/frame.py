@@ -212,19 +212,16 @@ def badge_ready(
 
     `base` and `weights` say where both are from; `notices` what else should be known of them, such as
     why weights that were named are not in use; `health` what the check at the start found. All stand in
-    tooltips.
+    tooltips, and once more below (`about`).
     """
     model = "Small model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
-    words = "Learned settings" if learned else "Fixed rules, not learned"
+    words = "Learned settings loaded" if learned else "Fixed rules, not learned"
     if device == SERVER_DEVICE:
         words = "Answers from a server"
     elif any("weights" in said for said in notices):
         words += "; named weights could not be used"
-    about_weights = f"ARR-COC weights: {weights}." if weights else "ARR-COC weights."
-    about_weights = escaped(" ".join((about_weights, *notices)))
-    about_base = "The base model both looks share" + (f": {base}." if base else ".")
-    titles = (escaped(f"{about_base} {health}".strip()), about_weights, "Where it runs")
+    titles = (*map(escaped, what_runs(notices, base, weights, health)), "Where it runs")
     where = escaped(hardware)  # page.css shows one of the two
     again = f"Recorded earlier: how, stands under the figures. Compare runs it now, on {where}."
     shown = f'<span class="arr-if-live">Runs live on {where}</span>'
@@ -235,13 +232,22 @@ def badge_ready(
     )
 
 
+def what_runs(
+    notices: Sequence[str] = (), base: str = "", weights: str = "", health: str = ""
+) -> tuple[str, str]:
+    """Of the base and of the weights: where they are from, and what else should be known of them."""
+    of_base = "The base model both looks share" + (f": {base}." if base else ".")
+    of_weights = f"ARR-COC weights: {weights}." if weights else "ARR-COC weights."
+    return f"{of_base} {health}".strip(), " ".join((of_weights, *notices))
+
+
 def badge_failed(sentence: str) -> str:
     """The model could not be loaded."""
     return f'<span class="arr-badge arr-bad">The model did not load: {escaped(sentence)}</span>'
 
 
-def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = ()) -> str:
-    """What the running model can be asked, said plainly.
+def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = (), runs: str = "") -> str:
+    """What the running model can be asked, said plainly, and what `runs`, once that is known.
 
     Args:
         bundled: whether it is the small bundled model.
@@ -259,7 +265,7 @@ def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = ()) -> 
             "<b>What runs here.</b> A general vision-language model. Ask anything about the "
             "picture; small things in large pictures show the difference best."
         )
-    return f'<p class="arr-about">{words} {privacy()}</p>'
+    return f'<p class="arr-about">{words} {escaped(runs)} {privacy()}</p>'
 
 
 def privacy() -> str:

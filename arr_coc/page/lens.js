@@ -28,7 +28,7 @@ function arrLens(root) {
       const [rows, columns] = data.small, block = cell && SEEN / 2 ** cell[0];
       return {
         full: `${SEEN} × ${SEEN} px`,
-        focused: cell ? `${block} × ${block} px, kept` : 'only in passing',
+        focused: cell ? `${block} × ${block} px, kept` : data.after ? 'seen, then dropped' : 'only in passing',
         shrunk: `${side(columns, w)} × ${side(rows, h)} px`,
       };
     }

@@ -15,8 +15,7 @@ import gradio as gr
 from arr_coc.page import board, frame, picking, results, share
 from arr_coc.page.asking import asking
 from arr_coc.page.board import Board, Shown
-from arr_coc.page.cards import Cards, card_key
-from arr_coc.page.changes import UNCHANGED, Budgeted, Fresh, Tuned
+from arr_coc.page.changes import UNCHANGED, Fresh
 from arr_coc.page.drawn import (
     NewPicture,
     all_kinds,
@@ -27,13 +26,14 @@ from arr_coc.page.drawn import (
 )
 from arr_coc.page.refusals import spoken
 from arr_coc.page.stamps import Turn
-from arr_coc.page.visit import BY_SHARE, PERCENT, tension_words
-from arr_coc.service import comparing, intake
+from arr_coc.page.tuning import Tuning, sent
+from arr_coc.page.visit import BY_SHARE, OWN, PERCENT, card_key
+from arr_coc.service import intake
 
 LONGEST_QUERY = 8000  # characters; a question takes up to nine for each of its own
 MORE = 2  # times as many tokens for another look
-NOT_KEPT = "This comparison is not kept any more: press Compare first."
 NOTHING_TO_SAVE = "There is no comparison to save yet: press Compare."
+LEAST = round(100 * intake.SHARE_RANGE[0])  # percent of the visual tokens
 BY_LINK = "This link keeps {:.0%} of the visual tokens instead of {:.0%}. Press Compare to see it."
 UNKNOWN_SIGN = (
     "The small model here learned some twenty words and numbers of two digits; what else a sign says, it "
@@ -41,20 +41,30 @@ UNKNOWN_SIGN = (
 )
 
 
-class LocalHandlers(Cards):
+class LocalHandlers(Tuning):
     """The handlers over one folder of examples; what comes from the browser is `Any`, and is checked."""
 
     def __init__(self, folder: Path, on_space: bool = False, bundled: bool = False) -> None:
         super().__init__(folder)
         self.on_space, self.bundled = on_space, bundled
 
-    def opened(self, chosen: Any, question: str | None = None, percent: int = PERCENT) -> Fresh:
-        """The page on a card: what was recorded of it, where its own question is asked."""
+    def opened(
+        self,
+        chosen: Any,
+        question: str | None = None,
+        percent: int = PERCENT,
+        *,
+        is_set: bool = False,
+    ) -> Fresh:
+        """The page on a card: what was recorded of it, where its own question is asked.
+
+        Where a budget `is_set` that was not recorded, what was at another one fades (`state.js`).
+        """
         example, shown, note = self.example_of(chosen), None, ""
         question = question or (example.question if example else "")
         if example and question == example.question:
-            shown = self.shown(chosen, percent)
-        if percent != PERCENT and not shown:
+            shown = self.shown(chosen, percent) or (self.shown(chosen, PERCENT) if is_set else None)
+        if percent != PERCENT and not shown and not is_set:
             note = BY_LINK.format(percent / 100, PERCENT / 100)
         elif example and not self.is_recorded(example):
             note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
@@ -76,6 +86,7 @@ class LocalHandlers(Cards):
         drawn: list[tuple[str, str]] | None = None,
         chips: str = "",
         shown: Shown | None = None,
+        is_own: bool = False,
     ) -> Fresh:
         """The page on a picture. A question of None stays as it is; what belonged to another goes."""
         return Fresh(
@@ -91,16 +102,17 @@ class LocalHandlers(Cards):
             others="",
             second="",
             third="",
-            key=secrets.token_hex(8) if chosen is None else card_key(chosen),
+            key=OWN * is_own + secrets.token_hex(8) if chosen is None else card_key(chosen),
             imposed="",
             said_picture=spoken(),
             said_tensions=spoken(),
         )
 
-    def on_pick(self, event: gr.EventData) -> Fresh:
+    def on_pick(self, percent: Any, event: gr.EventData) -> Fresh:
         """A card was clicked: its picture, its question, and what was recorded of them."""
-        chosen = _sent(event, "card")
-        return self.opened(chosen) if self.example_of(chosen) else Fresh()
+        chosen = sent(event, "card")
+        known = self.example_of(chosen)
+        return self.opened(chosen, percent=_percent(percent), is_set=True) if known else Fresh()
 
     def on_open(self, request: gr.Request) -> tuple:
         """The page as a link opens it; without one, question and budget may be the visitor's by now."""
@@ -109,27 +121,12 @@ class LocalHandlers(Cards):
 
     def on_address(self, event: gr.EventData) -> tuple:
         """Back or forward in the browser: the page as that address opens it."""
-        return self._asked_for(_parameters(_sent(event, "query")))
+        return self._asked_for(_parameters(sent(event, "query")))
 
     def _asked_for(self, parameters: Mapping[str, str]) -> tuple:
         """What a link fills in (`arr_example`, `arr_q`, `arr_budget` in percent), and its percentage."""
         wish = frame.wish(parameters, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
-
-    def on_budget(
-        self, shown: Shown | None, chosen: Any, question: Any, percent: Any, tensions: Any = None
-    ) -> Budgeted:
-        """The budget was let go: what was recorded of the card at that budget, where it was.
-
-        Tensions set by hand stay: the maps are what they give at that budget, and the answers fade. Else
-        all stays as it is, and fades: it is another budget's.
-        """
-        example = self.example_of(chosen)
-        recorded = shown and shown["recorded"] and example and question == example.question
-        if not recorded or type(percent) not in (int, float):
-            return Budgeted()
-        other = self.shown(chosen, round(percent))
-        return Budgeted(**board.tuned(other, tensions)) if other else Budgeted()
 
     def on_own(self, picture: Any) -> tuple[dict[str, Any], Any]:
         """The place to drop a picture of one's own, and the picture that stood there, to come back to."""
@@ -145,6 +142,7 @@ class LocalHandlers(Cards):
         question: Any = None,
         chosen: Any = None,
         drawn: Any = None,
+        percent: Any = PERCENT,
         turn: Turn | None = None,
         run: Any = "",
     ) -> Fresh:
@@ -165,23 +163,27 @@ class LocalHandlers(Cards):
             again = gr.update(value=None, visible=True)
             return Fresh(picture=again, said_picture=spoken(str(error)))
         (turn or Turn()).take(run)
-        return self._fresh(pieces, gr.update(visible="hidden"), asked)
+        hidden = gr.update(visible="hidden")
+        return self._fresh(pieces, hidden, asked, _percent(percent), is_own=True)
 
-    def on_draw(self, model: Any) -> Fresh:
+    def on_draw(self, model: Any, percent: Any = PERCENT) -> Fresh:
         """A newly drawn picture with questions of kinds that the model can answer, truth known."""
         bundled = model is None or model.is_bundled
         kinds = good_kinds() if bundled else all_kinds()
-        return self._drawn(lambda: new_picture(kinds))
+        return self._drawn(lambda: new_picture(kinds), percent)
 
-    def on_sign(self, writing: Any, turn: Turn | None = None, run: Any = "") -> Fresh:
+    def on_sign(
+        self, writing: Any, percent: Any = PERCENT, turn: Turn | None = None, run: Any = ""
+    ) -> Fresh:
         """A drawn picture with the visitor's own word or number on a sign; refused, nothing changes."""
         unknown = self.bundled and not was_learned(writing)
-        fresh = self._drawn(lambda: sign_with(writing), UNKNOWN_SIGN if unknown else "")
+        note = UNKNOWN_SIGN if unknown else ""
+        fresh = self._drawn(lambda: sign_with(writing), percent, note)
         if fresh.key != UNCHANGED:  # a picture has come
             (turn or Turn()).take(run)
         return fresh
 
-    def _drawn(self, draw: Callable[[], NewPicture], note: str = "") -> Fresh:
+    def _drawn(self, draw: Callable[[], NewPicture], percent: Any, note: str = "") -> Fresh:
         try:
             new = draw()
         except intake.IntakeError as error:
@@ -190,34 +192,16 @@ class LocalHandlers(Cards):
             board.blank(new.image, note),
             gr.update(visible="hidden", value=new.image),
             new.questions[0][0],
+            _percent(percent),
             drawn=list(new.questions),
             chips=picking.chips(new.questions),
         )
 
     def on_chip(self, drawn: Any, event: gr.EventData) -> Any:
         """One of the questions offered for a drawn picture."""
-        number = _sent(event, "ask")
+        number = sent(event, "ask")
         known = type(number) is int and 0 <= number < len(drawn or ())
         return drawn[number][0] if known else UNCHANGED
-
-    def on_tensions(self, shown: Shown | None, event: gr.EventData) -> Tuned:
-        """A gauge was let go: the maps already there are recombined; no model, no GPU."""
-        if not shown:
-            return Tuned(said_tensions=spoken(NOT_KEPT))
-        try:
-            tensions = comparing.check_tensions(_sent(event, "tensions"))
-        except intake.IntakeError as error:
-            return Tuned(said_tensions=spoken(str(error)))
-        return self._tuned(shown, tensions)
-
-    def on_reset(self, shown: Shown | None) -> Tuned:
-        """Back to the tensions that the question had chosen."""
-        return self._tuned(shown, None) if shown else Tuned(said_tensions=spoken(NOT_KEPT))
-
-    def _tuned(self, shown: Shown, tensions: list[float] | None) -> Tuned:
-        shown, pieces = board.under(shown, tensions)
-        imposed, said = tension_words(tensions), spoken()
-        return Tuned(**pieces, shown=shown, tensions=tensions, imposed=imposed, said_tensions=said)
 
     def on_more(self, percent: Any) -> tuple[int, str]:
         """Twice the share for another look, and no tier that would override it."""
@@ -226,7 +210,7 @@ class LocalHandlers(Cards):
 
     def on_save(self, shown: Shown | None, event: gr.EventData) -> Any:
         """The comparison as a file for the browser to save, `name|data: URL`; or why not, a sentence."""
-        kind = _sent(event, "save")
+        kind = sent(event, "save")
         if not shown:
             return NOTHING_TO_SAVE
         return share.saved(shown, kind) if kind in share.KINDS else UNCHANGED
@@ -237,8 +221,13 @@ class LocalHandlers(Cards):
             question = intake.clean_question(question)
         except intake.IntakeError:
             return UNCHANGED
-        known = type(percent) in (int, float) and 5 <= percent <= 100
-        return share.section(chosen, question, round(percent) if known else PERCENT, self.on_space)
+        return share.section(chosen, question, _percent(percent), self.on_space)
+
+
+def _percent(value: Any) -> int:
+    """A budget as the browser sent it, in whole percent; the usual one where it is none."""
+    known = type(value) in (int, float) and LEAST <= value <= 100
+    return round(value) if known else PERCENT
 
 
 def _untouched(opened: tuple) -> tuple:
@@ -251,8 +240,3 @@ def _parameters(query: Any) -> dict[str, str]:
     """What an address asks for; nothing where it is none."""
     known = isinstance(query, str) and len(query) <= LONGEST_QUERY
     return dict(parse_qsl(query.removeprefix("?"))) if known else {}
-
-
-def _sent(event: gr.EventData, name: str) -> Any:
-    """What the browser sent with an event, or None."""
-    return event._data.get(name) if isinstance(event._data, dict) else None

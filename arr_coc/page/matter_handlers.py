@@ -8,11 +8,11 @@ from typing import Any
 
 from arr_coc.page import board
 from arr_coc.page.board import Shown
-from arr_coc.page.changes import UNCHANGED, Weighed
-from arr_coc.page.local_handlers import NOT_KEPT
+from arr_coc.page.changes import UNCHANGED, Weighed, Weighing
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import sentence_of, spoken
 from arr_coc.page.stamps import Turn, stamp_of
+from arr_coc.page.tuning import NOT_KEPT
 from arr_coc.page.visit import Visit
 from arr_coc.service.comparing import last_or_refusal
 from arr_coc.service.intake import IntakeError
@@ -38,18 +38,24 @@ class MatterHandlers:
 
     def on_matters(
         self, turn: Turn | None = None, run: Any = "", shown: Shown | None = None, **inputs: Any
-    ) -> Weighed:
-        """What mattered, in the picture's views; the inputs make a `Visit`.
-
-        Once the page has gone on to something else nothing changes.
-        """
+    ) -> Weighing:
+        """What mattered of the comparison that is shown as this begins; the inputs make a `Visit`."""
         try:
             weighed = self._weighed(shown, Visit(**inputs))
         except Exception as error:  # whatever it is, it is said in a sentence
-            return Weighed(said_matter=sentence_of(error))
-        if not (turn or Turn()).holds(run):
-            return Weighed(said_matter=spoken())
-        return Weighed(board.board(weighed).look, weighed, spoken())
+            return Weighing(said_matter=sentence_of(error))
+        is_overtaken = not (turn or Turn()).holds(run)
+        return Weighing(None if is_overtaken else weighed, spoken())
+
+    def on_weighed(self, shown: Shown | None, weighed: Shown | None) -> Weighed:
+        """What mattered, in the picture's views.
+
+        Once the page has gone on to something else, another budget or other tensions as well, nothing
+        changes.
+        """
+        if not shown or not weighed or shown != {**weighed, "mattered": shown["mattered"]}:
+            return Weighed()
+        return Weighed(board.board(weighed).look, weighed)
 
     def _weighed(self, shown: Shown | None, visit: Visit) -> Shown:
         decided = check(shown, visit)

@@ -9,15 +9,17 @@ import re
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 from gradio.utils import get_upload_folder
+from PIL import Image
 
 from arr_coc.page import board, drawn, frame, hero, parts, results
-from arr_coc.page.changes import Compared, Overtaken, Ready, Stopped
+from arr_coc.page.board import Shown
+from arr_coc.page.changes import UNCHANGED, Compared, Overtaken, Ready, Stopped
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.refusals import refusal, sentence_of
 from arr_coc.page.stamps import Turn, mark, stamp_of
@@ -26,6 +28,7 @@ from arr_coc.service import comparing, intake, journal, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
 from arr_coc.service.loader import Loader
 from arr_coc.service.looks import NO_MAP, SERVER_DEVICE, Source, empty_look, weights_source
+from arr_coc.service.settings import named
 from arr_coc.service.uploads import source_of
 
 LAST_RUNS = 20  # whose seconds tell how long the queue will take
@@ -77,7 +80,7 @@ class ModelHandlers:
         try:
             source = source_of(image, get_upload_folder())
             own = {"questions": (question,)} if alone else {}
-            request = comparing.check(source, question, **comparing.named(settings), **own)
+            request = comparing.check(source, question, **named(settings), **own)
             token_grid.check(request.native_tokens, token_grid.sizes(self.loader.get()))
             records = finish_interrupted(self.run(request), self.loader.get(), request)
             return comparing.last_or_refusal(records)
@@ -118,7 +121,7 @@ class ModelHandlers:
         stamp = stamp_of(visit, run)
         stamped = mark(stamp, done=False)
         request = visit.request()
-        truth = self.local.truth_of(request.question, visit.chosen, visit.drawn)
+        truth = self.local.truth_of(request.question, visit.card, visit.drawn)
         looks = {"full": empty_look(), "focused": None, "shrunk": None}
         answers = results.answers(**looks, truth=truth, running=True)
         yield Compared(
@@ -141,21 +144,25 @@ class ModelHandlers:
         yield Compared(**board.board(shown)._asdict(), shown=shown, looks=None, go=FREE)
 
     def _note(self, visit: Visit, request: Request, result: comparing.ComparisonResult) -> str:
-        example = self.local.example_of(visit.chosen)
+        example = self.local.example_of(visit.card)
         as_given = bool(example) and request.question == example.question
-        note = results.remark(result, example, as_given, own=visit.drawn is None)
+        note = results.remark(result, example, as_given, own=visit.is_own)
         if result["shrunk"] is None:  # nothing is said of an answer that is not there
             note = SPEAKS_OF_SHRUNK.sub("", note).strip()
         return f"{note} {NO_MAP}".strip() if result["device"] == SERVER_DEVICE else note
 
-    def on_stop(self, looks: Any, turn: Turn | None = None, run: Any = "") -> Stopped:
+    def on_stop(
+        self, looks: Any, turn: Turn | None = None, run: Any = "", shown: Shown | None = None
+    ) -> Stopped:
         """After Stop, or whatever overtakes a run: what had come so far stays.
 
-        The reasons shown go: they belong to a finished look. Where nothing ran, nothing changes.
+        The reasons shown go: they belong to a finished look. Where nothing ran yet, the answers are again
+        those `shown` before.
         """
         (turn or Turn()).take(run)
         if not looks:
-            return Stopped(go=FREE)
+            answers = board.board(shown).answers if shown else UNCHANGED
+            return Stopped(answers=answers, go=FREE)
         stamp = looks.get("stamp")
         came = {name: look for name, look in looks.items() if name != "stamp"}
         answers = results.answers(**came) + mark(stamp)
@@ -176,27 +183,24 @@ class ModelHandlers:
         except intake.IntakeError as error:
             if self.loader.ready.is_set():
                 badge = frame.badge_failed(str(error))
-                return Ready(frame.header(badge), waking=gr.update(active=False))
+                waits = self.loader.tries_again
+                return Ready(frame.header(badge), waking=gr.update(active=waits))
             badge = frame.badge_loading(bool(self.local.examples), self.loader.fetched)
             return Ready(frame.header(badge), waking=gr.update(active=True))
         learned = getattr(model, "policies", None) or {}
+        known = _known(self.loader, learned)
         badge = frame.badge_ready(
             str(model.name),
             model.is_bundled,
-            str(model.device),
+            str(getattr(model, "placed", model.device)),
             bool(learned),
-            self.loader.notices,
-            base=f"{model.name} at {revision[:SHORT]}" if (revision := model.revision) else "",
-            weights=", ".join(
-                filter(None, (_words(weights_source(p.origin)) for p in learned.values()))
-            ),
-            health=self.loader.health,
+            **known,
         )
         reads = not model.is_bundled or drawn.can_read(drawn.good_kinds())
         return Ready(
             header=frame.header(badge),
             waking=gr.update(active=False),
-            about=parts.about(model.is_bundled),
+            about=parts.about(model.is_bundled, " ".join(frame.what_runs(**known))),
             sign=gr.update(visible=reads),
             revision=gr.update(choices=parts.revision_choices(list(learned))),
             native_tokens=gr.update(choices=token_grid.choices(model)),
@@ -209,11 +213,12 @@ class ModelHandlers:
             return results.message(NOT_YET if visit.picture else NO_PICTURE)
         try:
             chosen = token_grid.check(visit.native_tokens, token_grid.sizes(model))
-            request = replace(visit, question=visit.question or "what?").request()
+            size = intake.size_of(visit.picture)
+            blank = Image.new("RGB", (intake.MIN_SIDE,) * 2)  # the size alone counts
+            request = replace(visit, picture=blank, question=visit.question or "what?").request()
         except intake.IntakeError as error:
             return results.message(str(error))
-        before = token_grid.tokens_of(model, request.image.size, None)
-        full = token_grid.tokens_of(model, request.image.size, chosen)
+        before, full = (token_grid.tokens_of(model, size, cut) for cut in (None, chosen))
         outside = token_grid.OUTSIDE * token_grid.is_outside(model, chosen)
         words = token_grid.cost_words(full, request.tokens(full), before)
         return results.message(words + outside)
@@ -231,10 +236,22 @@ class ModelHandlers:
             if kind == "error":
                 raise intake.IntakeError(value)
             wheres = [where for _, where in records]
-            stamp = {**stamp_of(visit), "question": None, "settings": None}
+            stamp = {**stamp_of(visit), "question": None}
             return board.side_by_side(request.image, request.questions, wheres) + mark(stamp)
         except Exception as error:  # whatever it is, it is said in a sentence
             return sentence_of(error)
+
+
+def _known(loader: Loader, learned: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the loaded base and weights, as `frame.what_runs` takes it."""
+    commit = loader.model.revision
+    origins = [_words(weights_source(policy.origin)) for policy in learned.values()]
+    return {
+        "notices": loader.notices,
+        "base": f"{loader.model.name} at {commit[:SHORT]}" if commit else "",
+        "weights": ", ".join(filter(None, origins)),
+        "health": loader.health,
+    }
 
 
 def _words(source: Source | None) -> str:

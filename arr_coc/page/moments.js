@@ -3,6 +3,7 @@
 function arrMoments(root) {
   const MIN_MS = 120;  // between two moments of a clip that is played
   let playing = 0;
+  let files = 0, asked = 0;  // how often other files were given, and how often when it was asked
   const find = (name) => root.querySelector(name);
   const columns = () => [...root.querySelectorAll('.arr-moment')];
   const slider = () => find('.arr-moment-at input');
@@ -63,20 +64,31 @@ function arrMoments(root) {
     shown.dataset.ready = '1';
     stop();
     if (slider()) show(Number(slider().value));  // the moment that got most
-    // Asked of what stands there no more?
-    const typed = document.querySelector('#arr-several-question textarea')?.value ?? '';
-    if (plain(typed) !== plain(shown.dataset.question)) old();
+    shown.dataset.files = asked;
+    compare();
   };
   document.addEventListener('input', (event) => {
-    if (event.target.closest('#arr-several-question, #arr-budget')) old();
+    if (event.target.closest('#arr-several-question, #arr-budget')) compare();
   });
+  document.addEventListener('click', (event) => {  // a card brings its own file
+    if (event.target.closest('#arr-several-ask, #arr-clips button')) asked = files;
+  }, true);
   new MutationObserver(serve).observe(root, {childList: true, subtree: true});
   serve();
-  function old() {  // another question, file or budget stands there now
-    const said = find('.arr-several-old');
-    if (!said) return;
-    said.textContent = said.dataset.old;
-    said.parentElement.classList.add('arr-several-stale');
+  function compare() {  // does another question, file or budget stand there by now?
+    const shown = find('.arr-several[data-ready]');
+    if (!shown) return;
+    const typed = document.querySelector('#arr-several-question textarea')?.value ?? '';
+    const percent = document.querySelector('#arr-budget input[type=range]')?.value;
+    const same = plain(typed) === plain(shown.dataset.question) && Number(shown.dataset.files) === files
+      && (percent === undefined || Number(percent) === Number(shown.dataset.percent));
+    const said = find('.arr-several-old'), words = same ? '' : said.dataset.old;
+    if (said.textContent !== words) said.textContent = words;
+    shown.classList.toggle('arr-several-stale', !same);
   }
-  return {old};
+  function another() {  // other files were given
+    files += 1;
+    compare();
+  }
+  return {another, compare};
 }

@@ -23,13 +23,18 @@ OLD = "These answers belong to another question, file or budget: ask again."
 
 
 def shown(
-    pictures: Sequence[Image.Image], result: SeveralResult, answer: str = "", recorded: str = ""
+    pictures: Sequence[Image.Image],
+    result: SeveralResult,
+    percent: float,
+    answer: str = "",
+    recorded: str = "",
 ) -> str:
     """Answers, strip and maps.
 
     Args:
         pictures: one for each moment, in the order of `result`'s; RGB.
         result: what came of them.
+        percent: of the visual tokens that were to be kept.
         answer: the right one, where it is known.
         recorded: what a recording was made with; empty for a live run.
     """
@@ -40,7 +45,8 @@ def shown(
     notice += f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
     right = f" <small>Right is “{escaped(answer)}”.</small>" if answer else ""
     return (
-        f'<section class="arr-several" data-question="{escaped(result["question"])}">'
+        f'<section class="arr-several" data-question="{escaped(result["question"])}" '
+        f'data-percent="{percent:g}">'
         f'<p class="arr-several-old" role="status" data-old="{OLD}"></p>'
         f'<p class="arr-you-question">{escaped(result["question"])}{right}</p>'
         "<table class='arr-table arr-several-answers'><thead><tr><th scope='col'>Look</th><th scope='col'>"

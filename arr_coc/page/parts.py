@@ -54,16 +54,16 @@ OPENING_JS = """() => {
 _DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
 QUEUED_JS = (
     "(...shown) => { window.arrState.begin(shown); "
-    f"return {json.dumps([results.queued(), '', _DEAD])}; }}"
+    f"return {json.dumps([results.queued(), _DEAD])}; }}"
 )
 AHEAD_JS = """(words) => { if (words) for (const place of document.querySelectorAll('.arr-queued'))
     place.textContent = words; }"""
-_IDLE, _FULL = results.answers(None, None), results.message(results.QUEUE_FULL)
+_IDLE = results.answers(None, None)
+_FULL = results.message(results.QUEUE_FULL) + _IDLE
 NOT_STARTED = f"shown.includes({json.dumps(results.QUEUED)})"
 FULL_JS = (
-    "(shown, said) => !window.arrState.end() ? [] "  # it was overtaken: another has the page
-    f": {NOT_STARTED} ? {json.dumps([_IDLE, _FULL, _ALIVE])} "
-    f": [shown, said, {json.dumps(_ALIVE)}]"
+    "(shown) => !window.arrState.end() ? [] "  # it was overtaken: another has the page
+    f": [{NOT_STARTED} ? {json.dumps(_FULL)} : shown, {json.dumps(_ALIVE)}]"
 )
 LOOKING_JS = stamps.begun("others", results.message("Looks at each question…"))
 NOT_LOOKED_JS = stamps.refused("others", results.message(results.QUEUE_FULL), "")
@@ -322,9 +322,9 @@ def revision_choices(loaded: list[str]) -> list[tuple[str, str]]:
     return [("The default", ""), *((name, name) for name in loaded), *fixed]
 
 
-def about(bundled: bool) -> str:
+def about(bundled: bool, runs: str = "") -> str:
     """What the running model can be asked; the bundled one's abilities are its published scores."""
-    return frame.about(bundled, drawn.good_kinds(), drawn.weak_kinds()) + words()
+    return frame.about(bundled, drawn.good_kinds(), drawn.weak_kinds(), runs) + words()
 
 
 def words() -> str:

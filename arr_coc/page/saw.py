@@ -13,7 +13,7 @@ from arr_coc.config import small_grid
 from arr_coc.page.asking import Asked
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import LOOKS
-from arr_coc.page.viewer import script
+from arr_coc.page.viewer import is_after, script
 from arr_coc.service.decision import Where
 from arr_coc.service.looks import ComparisonResult
 
@@ -38,6 +38,7 @@ def section(result: ComparisonResult | None, asked: Sequence[Asked] = ()) -> str
         "grid": where["grid"],
         "cells": where["cells"],
         "glance": where["glance_grid"],
+        "after": is_after(where),
         "small": small,
         "at": _begins(result["question"], where, asked),
     }

@@ -7,9 +7,9 @@ from typing import Any
 import gradio as gr
 
 from arr_coc.page.board import Shown
-from arr_coc.page.local_handlers import NOT_KEPT
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.refusals import refusal, sentence_of, spoken
+from arr_coc.page.tuning import NOT_KEPT
 from arr_coc.service import labels
 from arr_coc.service.intake import IntakeError
 

@@ -77,7 +77,7 @@ class SeveralHandlers:
             for kind, value in self._records(request):
                 seen[kind] = value
                 yield Several()
-            shown = moments.shown(request.firsts, several.collected(seen.items()))
+            shown = moments.shown(request.firsts, several.collected(seen.items()), percent)
             yield Several(several=shown, several_said=spoken(), **OVER)
         except Exception as error:  # whatever it is, it is said in a sentence
             yield Several(several_said=sentence_of(error), **OVER)

@@ -51,7 +51,9 @@ function arrState(root, trigger) {
     const old = {};
     for (const [id, name] of Object.entries(PIECES)) {
       const piece = document.getElementById(id), stamp = piece && piece.querySelector('.arr-of');
-      const words = stamp ? why(stamp.dataset, id === 'arr-look') : '';  // the map follows the budget
+      // The map of what is kept follows the budget; its other views are those of the decision.
+      const view = piece?.querySelector('.arr-viewer')?.dataset.view;
+      const words = stamp ? why(stamp.dataset, id === 'arr-look' && ['kept', 'plain'].includes(view)) : '';
       if (piece && (piece.dataset.stale || '') !== words) mark(piece, name, words);
       if (words) (old[words] = old[words] || []).push(name);
     }
@@ -211,7 +213,7 @@ function arrState(root, trigger) {
   new MutationObserver(notice).observe(document.body, {childList: true, subtree: true});
   new MutationObserver(refresh).observe(document.querySelector('#arr-page'), {
     childList: true, subtree: true, attributes: true,
-    attributeFilter: ['data-run', 'data-picture', 'data-question', 'data-settings', 'data-done'],
+    attributeFilter: ['data-run', 'data-picture', 'data-question', 'data-settings', 'data-done', 'data-view'],
   });
   function look(values) {
     now = shown(values);

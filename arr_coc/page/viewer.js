@@ -20,16 +20,17 @@ function arrViewer(root, trigger) {
     return `kept, ${nth(rank)} of ${count}: ${words}`;
   }
 
-  function told(look, row, column) {  // what is said of one place
-    const [h, w] = look.grid, near = (map) => map && (map[row][column] / 100).toFixed(2);
+  function told(look, row, column, count) {  // what is said of one place; `count`: kept by a dragged budget
+    const [h, w] = look.grid, rank = look.places[row][column], near = (map) => map && (map[row][column] / 100).toFixed(2);
     const index = look.cells.findIndex((cell) => {
       const [top, left, bottom, right] = bounds(cell, look.grid);
       return top <= row && row < bottom && left <= column && column < right;
     });
-    const side = index < 0 ? 1 : 2 ** look.cells[index][0];
-    const fate = index < 0
-      ? `not kept, ${nth(look.places[row][column])} of ${h * w}. It has no token of its own: `
-        + `${look.glance ? 'only in the blurry view of the whole' : 'seen only in passing, mostly coarsely'}`
+    const side = index < 0 ? 1 : 2 ** look.cells[index][0], isDragged = view === 'kept' && count !== null;
+    const passing = look.after ? 'the encoder saw it closely, then it was dropped'
+      : look.glance ? 'only in the blurry view of the whole' : 'seen only in passing, mostly coarsely';
+    const fate = isDragged && rank <= count ? `kept with this budget, ${nth(rank)} of ${count}`
+      : isDragged || index < 0 ? `not kept, ${nth(rank)} of ${h * w}. It has no token of its own: ${passing}`
       : `${standing(look, index)}. ${side === 1 ? 'Full detail' : `One token for ${side}×${side} places`} `
         + `(level ${look.cells[index][0]}, budget ${Math.round(look.budgets[index])})`;
     const asked = look.mattered ? look.mattered.places.findIndex(([y, x]) => y === row && x === column) : -1;
@@ -145,7 +146,7 @@ function arrViewer(root, trigger) {
       Object.assign(cursor.style, {top: `${100 * top / h}%`, left: `${100 * left / w}%`,
         height: `${100 * (bottom - top) / h}%`, width: `${100 * (right - left) / w}%`});
       cursor.hidden = view === 'sized';
-      tell(told(look, ...place));
+      tell(told(look, ...place, count));
     }
     function leave() {
       cursor.hidden = true;

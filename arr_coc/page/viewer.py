@@ -212,6 +212,11 @@ def _side(left: float, top: float, right: float, bottom: float) -> str:
     return at + (" arr-at-left" if middle < 0.3 else " arr-at-right" if middle > 0.7 else "")
 
 
+def is_after(where: Where) -> bool:
+    """Whether the encoder saw all of the picture, before places were dropped."""
+    return where.get("prune") == "after"
+
+
 def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
     """What `viewer.js` draws from: plain lists, maps in hundredths."""
     placed = ranks(where["relevance"], where["cells"])
@@ -224,6 +229,7 @@ def look_data(where: Where, mattered: Mattered | None = None) -> dict[str, Any]:
         "looked": where["look_grid"],
         "mattered": mattered,
         "glance": where["glance_grid"],
+        "after": is_after(where),
         "places": placed.places.tolist(),
         "order": placed.cells,
         "mesh": warping.inverse_mesh(density_of(where)).round(3).tolist(),

@@ -7,6 +7,7 @@ from arr_coc.config import NEW_TOKENS, SHARE, Config
 from arr_coc.service import comparing, intake, token_grid
 
 PERCENT = round(100 * SHARE)
+CARD, OWN = "card-", "own-"  # how the keys of cards' pictures begin, and of visitors' own
 BY_SHARE = "share"  # of the page's tiers: none, the share decides
 NO_PICTURE = "Choose a picture first: a card, a new one, or your own."
 
@@ -36,6 +37,16 @@ class Visit:
     second: Any = ""
     third: Any = ""
     key: Any = ""  # of the picture shown, given by the server
+
+    @property
+    def card(self) -> Any:
+        """The card's number; after the visit was forgotten what the picture's key says, else `chosen`."""
+        return card_of(self.key) if self.chosen is None else self.chosen
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a visitor brought the picture."""
+        return isinstance(self.key, str) and self.key.startswith(OWN)
 
     @property
     def imposed(self) -> str:
@@ -82,3 +93,14 @@ def tension_words(tensions: Any) -> str:
 def as_share(percent: Any) -> Any:
     """A percentage as a share; what is no number is left for the door to refuse."""
     return percent / 100 if type(percent) in (int, float) else percent
+
+
+def card_key(chosen: Any) -> str:
+    """What a card's picture is called in stamps."""
+    return f"{CARD}{chosen}"
+
+
+def card_of(key: Any) -> int | None:
+    """The card whose picture a stamp names; None of another picture."""
+    number = key.removeprefix(CARD) if isinstance(key, str) and key.startswith(CARD) else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 4 else None

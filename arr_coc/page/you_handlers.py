@@ -95,7 +95,7 @@ class YouHandlers:
 
     def _above(self, visit: Visit) -> you.Round:
         request = visit.request()
-        truth = self.model.local.truth_of(request.question, visit.chosen, visit.drawn)
+        truth = self.model.local.truth_of(request.question, visit.card, visit.drawn)
         picture = _png(request.image)
         return you.Round(picture=picture, question=request.question, truth=truth, seen=True)
 

@@ -3,6 +3,7 @@
 A first download of a large base takes minutes: whoever waits should see that something happens.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 from huggingface_hub import snapshot_download
 from huggingface_hub.utils import tqdm
 
+from arr_coc.config import QWEN
+
 OnProgress = Callable[[int, int], None]  # bytes that are there, and bytes in all
 # What a base is made of; pickles are never fetched, and folders within the repo hold other formats.
 PATTERNS = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 BELOW = "*/*"
+REVISION = "ARR_COC_BASE_REVISION"
 
 
 def fetched(base: str, on_progress: OnProgress | None = None) -> str:
@@ -32,8 +36,15 @@ def fetched(base: str, on_progress: OnProgress | None = None) -> str:
         base,
         allow_patterns=list(PATTERNS),
         ignore_patterns=BELOW,
+        revision=revision_of(base),
         tqdm_class=_bar(on_progress) if on_progress else None,
     )
+
+
+def revision_of(base: str) -> str | None:
+    """The revision of a base on the Hub: of the one that runs `ARR_COC_BASE_REVISION`, else the newest."""
+    runs = os.environ.get("ARR_COC_BASE") or QWEN
+    return (os.environ.get(REVISION) or None) if base == runs else None
 
 
 def _bar(on_progress: OnProgress) -> type[tqdm]:

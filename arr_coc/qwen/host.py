@@ -68,6 +68,7 @@ class QwenHost(Preparing):
         self.policies, self._notices = policies or {}, list(notices)
         self.inputs = Inputs(model, tokenizer, image_processor, max_pixels)
         self.geometry, self.max_pixels = self.inputs.geometry, max_pixels
+        self.placed = str(model.device)  # ZeroGPU tells it to the thread that loads alone
         encoder_context.install(model)
         self.times = StageTimes()
         depth = model.config.text_config.num_hidden_layers

@@ -21,6 +21,7 @@ from arr_coc.qwen import checks, fetching
 
 BUNDLED_BASE = Path(__file__).parent.parent / "bundled" / "base"
 MODEL_TYPE = "qwen3_vl"
+GPU_FILE = Path("/dev/nvidia0")
 BASE_ID = "ARR_COC_BASE_ID"  # how others load a base that is a folder here
 BFLOAT16_CAPABILITY = 8
 # The errors of the HTTP library under the Hub's client; which one it is changes with its version.
@@ -43,6 +44,10 @@ class Base:
     is_bundled: bool
     notices: list[str] = field(default_factory=list)
     revision: str | None = None
+
+
+class NotFetched(ValueError):
+    """A base that the Hub did not give, which may be different a minute later."""
 
 
 def default_base() -> str:
@@ -94,7 +99,7 @@ def load_base(
     try:
         folder = fetching.fetched(base, on_progress)
     except Exception as error:
-        raise ValueError(f"base {base!r} cannot be fetched: {why_not_fetched(error)}") from error
+        raise NotFetched(f"base {base!r} cannot be fetched: {why_not_fetched(error)}") from error
     # Small parts first: what is missing there is said before gigabytes are read.
     tokenizer = checks.part(base, checks.TOKENIZER, lambda: AutoTokenizer.from_pretrained(folder))
     processor = checks.part(
@@ -112,6 +117,11 @@ def load_base(
     except (OSError, SafetensorError) as error:
         raise ValueError(f"base {base!r} cannot be read: {first_line(error)}") from error
     notices = checks.tensors(base, info)
+    if device.type == "cpu" and GPU_FILE.exists() and "SPACE_ID" in os.environ:
+        notices.append(
+            "There is a GPU that torch cannot use, so the model runs on the CPU: requirements.txt may "
+            "pin a torch that wants a newer driver."
+        )
     checks.chat(base, tokenizer, model.config.image_token_id)
     cached = naming.in_cache(folder)
     return Base(
@@ -228,9 +238,10 @@ def _read_config(base: str) -> dict[str, Any]:
             raise ValueError(f"base folder {base!r} has no config.json")
     else:
         try:
-            path = Path(hf_hub_download(base, "config.json"))
+            revision = fetching.revision_of(base)
+            path = Path(hf_hub_download(base, "config.json", revision=revision))
         except Exception as error:
-            raise ValueError(
+            raise NotFetched(
                 f"base {base!r} is neither a local folder nor a model the Hub gives: "
                 f"{why_not_fetched(error)}"
             ) from error

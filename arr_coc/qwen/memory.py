@@ -20,7 +20,9 @@ def kv_bytes_per_token(model: Any) -> int:
     """Bytes of one token's keys and values over all text layers of a `Qwen3VLForConditionalGeneration`."""
     text = model.config.get_text_config()
     width = text.num_key_value_heads * text.head_dim
-    return 2 * text.num_hidden_layers * width * model.dtype.itemsize
+    # Of the text model: a vision tower that overflowed may be in a wider dtype.
+    dtype = model.get_input_embeddings().weight.dtype
+    return 2 * text.num_hidden_layers * width * dtype.itemsize
 
 
 def reset_peak_memory(device: torch.device) -> None:

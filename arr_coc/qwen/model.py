@@ -7,6 +7,7 @@ Decoding is greedy, so that two answers differ by what was seen and not by chanc
 the model and an answer is `qwen.host`.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -64,10 +65,15 @@ class ARRCOCQwen(QwenHost):
             ValueError: for a missing folder, a base that is not Qwen3-VL, weights for another base.
         """
         parts = loading.load_base(base, device=device, dtype=dtype, on_progress=on_progress)
+        # A Space that was duplicated to one without a GPU: what it names was made for the other base.
+        is_by_default = base is None and components is None and not os.environ.get("ARR_COC_BASE")
+        own = weights.BUNDLED_WEIGHTS if is_by_default and parts.is_bundled else None
         if components is None:
             components = weights.default_weights(parts.is_bundled)
         revisions = [revision] if revision else weights.revisions() or [None]
-        policies, notices = weights.load_policies(parts, components, revisions, on_bad_weights)
+        policies, notices = weights.load_policies(
+            parts, components, revisions, on_bad_weights, instead=own
+        )
         return cls(
             parts.model,
             parts.tokenizer,
@@ -173,12 +179,17 @@ class ARRCOCQwen(QwenHost):
         ]
 
     def realize(
-        self, image: Given, question: str, config: Config = Config()
+        self,
+        image: Given,
+        question: str,
+        config: Config = Config(),
+        grid: tuple[int, int] | None = None,
     ) -> Realization | Moments:
-        """Decide where the tokens go, without answering; `image` as `stream` takes it."""
+        """Decide where the tokens go, without answering; `image` and `grid` as `stream` takes them."""
 
         def made() -> Realization | Moments:
-            return without_state(decided(self, self.prepare(image, question), question, config))
+            asked = self.prepare(image, question, grid)
+            return without_state(decided(self, asked, question, config))
 
         with self.lock, torch.inference_mode():
             return self.once_more_if_narrow(made)

@@ -30,11 +30,16 @@ TRAINING = "training.json"  # what went into the weights; never needed to load t
 NEVER_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")  # pickles run code when read
 FORMAT_VERSION = 3  # since 3 the square of focus is a share of the tokens; before, focus itself
 LFS_POINTER = b"version https://git-lfs"
+INSTEAD = "The bundled model's own weights are used in their place."
 OnBadWeights = Literal["raise", "notice"]
 
 
 class WeightsError(ValueError):
     """ARR-COC weights that cannot be used, in one sentence."""
+
+
+class ForAnotherBase(WeightsError):
+    """Sound weights that were made for another base."""
 
 
 def default_weights(is_bundled: bool) -> str | None:
@@ -59,6 +64,7 @@ def load_policies(
     components: str | Path | None,
     revisions: Sequence[str | None],
     on_bad_weights: OnBadWeights = "raise",
+    instead: Path | None = None,
 ) -> tuple[dict[str, Components], list[str]]:
     """The trained components for a loaded base, by revision, and a sentence for each that is left out.
 
@@ -68,11 +74,12 @@ def load_policies(
         revisions: to load, the first being the default; None among them is the latest, kept as
             "default".
         on_bad_weights: "raise", or "notice" to leave out what cannot be used.
+        instead: weights to load where all of `components` were made for another base.
 
     Raises:
         WeightsError: as `load_components`, unless it is to be a notice.
     """
-    policies, notices = {}, []
+    policies, notices, foreign = {}, [], 0
     for name in revisions:
         try:
             policy = load_components(components, name, base=base.name, **identity(base.model))
@@ -81,9 +88,13 @@ def load_policies(
                 raise
             log.warning("going on without these weights: %s", error)
             notices.append(str(error))
+            foreign += isinstance(error, ForAnotherBase)
             continue
         if policy is not None:
             policies[name or "default"] = policy.to(base.model.device)
+    if instead and foreign and foreign == len(revisions):
+        policies, more = load_policies(base, instead, [None], on_bad_weights)
+        notices += more or [INSTEAD]
     return policies, notices
 
 
@@ -124,13 +135,13 @@ def load_components(
     folder = _folder(str(components), revision)
     config = _weights_config(folder, name)
     if config["embedding_size"] != embedding_size:
-        raise WeightsError(
+        raise ForAnotherBase(
             f"{name} were made for {config.get('base_model')!r} "
             f"(hidden size {config['embedding_size']}), the base is {base!r} "
             f"(hidden size {embedding_size})"
         )
     if fingerprint is not None and config.get("fingerprint") != fingerprint:
-        raise WeightsError(
+        raise ForAnotherBase(
             f"{name} were made for {config.get('base_model')!r} "
             f"(fingerprint {config.get('fingerprint')}), the base is {base!r}, "
             f"of the same size but other weights (fingerprint {fingerprint})"

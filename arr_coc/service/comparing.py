@@ -32,7 +32,6 @@ from arr_coc.config import (
     DEADLINE_S,
     GLANCES,
     NEW_TOKENS,
-    NO_REVISION,
     PRUNES,
     TIER_NAMES,
     WHENS,
@@ -44,6 +43,7 @@ from arr_coc.service import intake, token_grid
 from arr_coc.service.decision import describe_where
 from arr_coc.service.errors import plainly, sentence
 from arr_coc.service.looks import ComparisonResult, LookResult, empty_look, result_of
+from arr_coc.service.settings import check_revision, check_tensions, check_yes, named_revision
 
 if TYPE_CHECKING:  # it loads torch
     from arr_coc.components import Origin
@@ -51,11 +51,6 @@ if TYPE_CHECKING:  # it loads torch
 log = logging.getLogger(__name__)
 
 MOST_QUESTIONS = 3
-# What a program may set by name.
-SETTINGS = (
-    "share", "budget", "tier", "allocator", "glance", "prune", "context", "when", "tensions",
-    "revision", "shrunk", "native_tokens", "max_new_tokens",
-)  # fmt: skip
 _warm: WeakKeyDictionary = WeakKeyDictionary()  # model -> the process it has answered in
 
 
@@ -147,53 +142,17 @@ def check(
         allocator=intake.check_choice(allocator, "allocator", ALLOCATORS),
         tier=None if tier is None else intake.check_choice(tier, "tier", TIER_NAMES),
         tensions=None if tensions is None else Tensions(*check_tensions(tensions)),
-        revision=intake.clean_question(revision) if revision else None,
+        revision=named_revision(revision),
     )
     return Request(
         question=question,
         config=config,
-        shrunk=bool(shrunk),
+        shrunk=check_yes(shrunk, "setting shrunk"),
         native_tokens=token_grid.check(native_tokens),
         questions=tuple(intake.clean_question(text) for text in questions[:MOST_QUESTIONS]),
         max_new_tokens=intake.check_new_tokens(max_new_tokens),
         image=intake.open_image(image_source),
     )
-
-
-def named(settings: Any) -> dict[str, Any]:
-    """Settings of `check` by their names, as a program gives them; their values are checked there.
-
-    Raises:
-        IntakeError: for anything but names that `check` knows.
-    """
-    if not isinstance(settings, dict):
-        raise intake.IntakeError(
-            f"The settings are not understood; allowed are {', '.join(SETTINGS)}."
-        )
-    if unknown := [str(name)[:40] for name in settings if name not in SETTINGS]:
-        raise intake.IntakeError(
-            f"The setting {unknown[0]!r} is not known; allowed are {', '.join(SETTINGS)}."
-        )
-    return settings
-
-
-def check_tensions(values: Any) -> list[float]:
-    """Three numbers in [0, 1], or IntakeError."""
-    good = isinstance(values, list | tuple) and len(values) == 3
-    if not good or not all(type(v) in (int, float) and 0 <= v <= 1 for v in values):
-        raise intake.IntakeError(
-            "The tensions are not understood; allowed are three numbers, 0 to 1."
-        )
-    return [float(value) for value in values]
-
-
-def check_revision(model: Any, revision: str | None) -> None:
-    """Raise IntakeError, which names those that are, unless a revision of the weights is loaded."""
-    loaded = getattr(model, "policies", None)
-    if revision is None or loaded is None or revision in (NO_REVISION, *loaded):
-        return
-    allowed = ", ".join([*loaded, f"{NO_REVISION} for fixed rules"])
-    raise intake.IntakeError(f"The revision is {revision!r}; allowed are {allowed}.")
 
 
 def compare(
@@ -288,7 +247,7 @@ def _besides(model: Any, request: Request) -> Iterator[tuple[str, Any]]:
         elif request.matters:
             yield "mattered", describe_mattering(model, image, question, config)
         for other in request.questions:
-            yield "where", describe_where(model.realize(image, other, config))
+            yield "where", describe_where(model.realize(image, other, config, request.grid()))
     except Exception as error:  # a worker must live on
         if not isinstance(error, intake.IntakeError):
             log.exception("a decision failed")

@@ -11,6 +11,7 @@ class Where(TypedDict):
     """Where the focused look went. Maps are `h` rows of `w` numbers in [0, 1], rounded.
 
     `cells` are rows of level, row, column; `cell_budgets` their nominal budgets in [64, 400].
+    `prune` says whether places went before the encoder or after it; recordings of before may lack it.
     `look_grid` is the glance's, `glance_grid` the same where its tokens were kept.
     `own_tensions` are those that the question chose, also where others were imposed; `scalars` the
     numbers of `balancing.combine`.
@@ -27,6 +28,7 @@ class Where(TypedDict):
     cells: list[list[int]]
     cell_budgets: list[float]
     glance: str
+    prune: str
     look_grid: list[int] | None
     glance_grid: list[int] | None
     compress: float
@@ -56,6 +58,7 @@ def describe_where(realization: Any) -> Where:
         cells=allocation.cells.tolist(),
         cell_budgets=[round(budget, 1) for budget in allocation.budgets.tolist()],
         glance=realization.config.glance,
+        prune=realization.config.prune,
         look_grid=None if glance is None else list(glance.attention.shape[-2:]),
         glance_grid=None if kept is None else list(kept.attention.shape[-2:]),
         **dict(zip(("compress", "exploit", "focus"), _rounded(tensions))),
@@ -119,6 +122,7 @@ def realization_of(where: Where):
         config=Config(
             budget=where["budget"],
             glance=where["glance"],
+            prune=where.get("prune", Config.prune),
             allocator=where["allocator"],
         ),
         grid=tuple(where["grid"]),

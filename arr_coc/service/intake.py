@@ -10,6 +10,7 @@ import binascii
 import io
 import math
 import re
+import threading
 import unicodedata
 import warnings
 from pathlib import Path
@@ -26,6 +27,7 @@ MAX_PIXELS_JPEG = 64_000_000  # a JPEG is decoded at a fraction of its size, so 
 MIN_SIDE = 8
 MAX_ASPECT = 100  # the stock processor refuses over 200; half leaves room for rounding
 USEFUL_PIXELS = 4 * 2**20  # 4096 visual tokens of 32x32 pixels; more would be thrown away
+DECODED_AT_ONCE = 2  # pictures; one of the most pixels takes some 400 MB while it is read
 MAX_QUESTION = 500
 SHARE_RANGE = (0.05, 1.0)
 BUDGET_RANGE = (MINIMUM_BUDGET, 16_384)
@@ -43,6 +45,7 @@ REFUSED = {
 HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"}
 # Chat-template marks: <|im_start|>, <|vision_pad|>, ... and the bare tags that are also one token.
 SPECIAL = re.compile(r"<\|[^<>|]{0,64}\|>|</?(?:think|tool_call|tool_response)>")
+_decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
 
@@ -76,7 +79,7 @@ def open_image(
     if kind is None:
         raise IntakeError(f"This file is not a picture this page can read; allowed are {READABLE}.")
     try:
-        with _open(data, kind) as picture:
+        with _decoding, _open(data, kind) as picture:
             check_size(*picture.size, MAX_PIXELS_JPEG if kind == "JPEG" else MAX_PIXELS)
             if kind == "JPEG":
                 picture.draft(None, _fit(picture.size, useful))
@@ -89,6 +92,28 @@ def open_image(
             f"This {kind} file is cut short or damaged and cannot be read; "
             f"allowed is a complete {READABLE} file."
         ) from error
+
+
+def size_of(source: str | Path | bytes | Image.Image | IntakeError) -> tuple[int, int]:
+    """Width and height that `open_image` would give, turned or not, from the file's header alone.
+
+    Raises:
+        IntakeError: as `open_image`, what only the pixels show apart; one that is given.
+    """
+    if isinstance(source, IntakeError):
+        raise source
+    if not isinstance(source, Image.Image):
+        data = read(source)
+        kind = sniff(data)
+        if kind is None or kind in REFUSED:
+            raise IntakeError(f"This file is not a picture; allowed are {READABLE}.")
+        try:
+            source = _open(data, kind)
+        except IntakeError:
+            raise
+        except Exception as error:  # a decoder raises anything on a damaged file
+            raise IntakeError(f"This {kind} file cannot be read; choose it again.") from error
+    return _fit(source.size, USEFUL_PIXELS)
 
 
 def sniff(data: bytes) -> str | None:
@@ -199,9 +224,16 @@ def check_new_tokens(count: int) -> int:
 def check_choice(value: str, what: str, allowed: tuple[str, ...]) -> str:
     """`value` if it is one of `allowed`; else IntakeError naming both."""
     if not isinstance(value, str) or value not in allowed:
-        given = repr(value[:40]) if isinstance(value, str) else _kind(value)
-        raise IntakeError(f"The {what} is {given}; allowed is {', '.join(allowed)}.")
+        raise IntakeError(f"The {what} is {shown(value)}; allowed is {', '.join(allowed)}.")
     return value
+
+
+def shown(value: Any) -> str:
+    """What was given, as a sentence may show it: a text's beginning, a number, the type of all else."""
+    if isinstance(value, str):
+        return repr(value[:40])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if is_number and abs(value) < 1e15 else _kind(value)
 
 
 def is_data_url(text: Any) -> bool:

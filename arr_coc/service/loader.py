@@ -12,9 +12,11 @@ from typing import Any
 from arr_coc import digests, naming
 from arr_coc.config import QWEN
 from arr_coc.service import comparing, intake
-from arr_coc.service.recordings import Identity
+from arr_coc.service.recordings import Identity, on_hub
 
 LOAD_TIMEOUT_S = 240
+AGAIN_S = 60.0  # after a base was not fetched
+NOT_FETCHED = "NotFetched"  # of `qwen.loading`, by name: importing it imports torch
 BUNDLED = Path(__file__).parent.parent / "bundled"
 DIGEST_AT_MOST = 256 * 2**20  # bytes, a quarter of a second: the page waits for it
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class Loader:
             None  # bytes of a download: that are there, and in all
         )
         self.ready, self.lock, self.thread = threading.Event(), threading.Lock(), None
+        self.tries_again = False  # after a while, as what failed may be the network
 
     def start(self) -> None:
         """Begin loading, once; not where `load` was called already."""
@@ -41,7 +44,7 @@ class Loader:
                 self.thread.start()
 
     def load(self, device: str | None = None) -> None:
-        """Load here and now; a failure is kept as a sentence.
+        """Load here and now; a failure is kept as a sentence, of the Hub until it is tried again.
 
         ARR-COC weights that cannot be used do not stop the model: it goes on with those that can,
         or training-free, and `notices` says why.
@@ -69,7 +72,19 @@ class Loader:
             log.exception("the model did not load")
             plain = str(error) if isinstance(error, ValueError) else type(error).__name__
             self.error = naming.without_folders(plain.splitlines()[0])
+            # Where loading has no GPU yet, workers inherit what there is: later it would be too late.
+            if self.warm and type(error).__name__ == NOT_FETCHED:
+                self.tries_again = True
+                again = threading.Timer(AGAIN_S, self._again)
+                again.daemon = True
+                again.start()
         self.ready.set()
+
+    def _again(self) -> None:
+        with self.lock:
+            self.tries_again, self.error, self.thread = False, None, None
+            self.ready.clear()
+        self.start()
 
     def on_progress(self, came: int, total: int) -> None:
         """So many bytes of a download are there, of so many."""
@@ -133,6 +148,7 @@ def identity_to_come() -> Identity:
         base=base,
         base_sha256=_digest_in(BUNDLED / "base" if bundled else Path(base)),
         weights_sha256=of_weights if of_weights or not weights else None,
+        weights=on_hub(weights),
     )
 
 

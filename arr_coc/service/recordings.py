@@ -4,11 +4,12 @@ Written by `arr_coc.record` and, of clips, `arr_coc.record_clips`; read by the p
 """
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
-from arr_coc import digests
+from arr_coc import digests, naming
 from arr_coc.config import Config
 from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.mattering import Mattered
@@ -67,18 +68,25 @@ class ClipRecording(TypedDict):
 
 
 class Identity(NamedTuple):
-    """A base and its weights by the SHA-256 of their files: "" for no file here, None for not known."""
+    """A base and its weights by the SHA-256 of their files: "" for no file here, None for not known.
+
+    `weights` is what weights on the Hub are called, as `on_hub` says it; "" where there are none.
+    """
 
     base: str
     base_sha256: str | None
     weights_sha256: str | None
+    weights: str = ""
 
     def made(self, about: "About") -> bool:
         """Whether what was recorded is this base's, with these weights."""
         same = about["base_sha256"] == self.base_sha256
         if same and not self.base_sha256:  # on the Hub: its id is all that is known
             same = about["base"] == self.base
-        return same and about["weights_sha256"] == self.weights_sha256
+        named = about.get("weights", "")
+        if self.weights_sha256 is None and self.weights:  # on the Hub as well
+            return same and named == self.weights
+        return same and not named and about["weights_sha256"] == self.weights_sha256
 
 
 class About(TypedDict):
@@ -90,8 +98,19 @@ class About(TypedDict):
     base: str
     base_sha256: str
     weights_sha256: str  # of ARR-COC's; empty where it is training-free or not a folder
+    weights: NotRequired[
+        str
+    ]  # what they are called on the Hub (`on_hub`), where they were from there
     repetitions: int
     machine: dict[str, Any]
+
+
+def on_hub(weights: str | None) -> str:
+    """Weights on the Hub by their id and the default of `ARR_COC_REVISIONS`; "" of a folder, or none."""
+    if not weights or Path(weights).exists() or not naming.is_hub_id(weights):
+        return ""
+    first = os.environ.get("ARR_COC_REVISIONS", "").split(",")[0].strip()
+    return f"{weights}@{first or 'main'}"
 
 
 def examples_for(base: str) -> Path:

@@ -82,7 +82,7 @@ class Served:
             done = bool(reply.ended)
             yield Answer(reply.text, stage, done, _measures(reply) if done else None)
 
-    def realize(self, *_: Any) -> Any:
+    def realize(self, *_: Any, **__: Any) -> Any:
         """ValueError: the server does not say where it looked."""
         raise ValueError(NO_MAP)
 

@@ -20,6 +20,7 @@ from arr_coc.config import DEADLINE_S, MAX_PICTURES, NEW_TOKENS, Config
 from arr_coc.service import comparing, intake
 from arr_coc.service.decision import as_rows
 from arr_coc.service.looks import SERVER_DEVICE, ComparisonResult, LookResult, MadeBy, empty_look
+from arr_coc.service.settings import check_yes
 
 if TYPE_CHECKING:  # it loads torch
     from arr_coc.temporal import Moments
@@ -152,7 +153,7 @@ def check_clip(
         clip = clips.read_clip(source, frames=frames, fps=fps)
     except ValueError as error:
         raise intake.IntakeError(str(error)) from error
-    return Request(clip, *settings, shrunk=bool(fewer))
+    return Request(clip, *settings, shrunk=check_yes(fewer, "setting fewer"))
 
 
 def check_pictures(

@@ -22,7 +22,7 @@ CURVE_CASES = ("stock", "before")  # encoder and prefill alone, at so many token
 
 def sizes(model: Any) -> tuple[int, ...]:
     """Those the model's device can do in reasonable time."""
-    on_cpu = str(model.device).startswith("cpu")
+    on_cpu = str(getattr(model, "placed", model.device)).startswith("cpu")
     return tuple(size for size in SIZES if not on_cpu or size <= MOST_ON_CPU)
 
 
@@ -43,9 +43,10 @@ def check(size: Any, allowed: tuple[int, ...] = SIZES) -> int | None:
     if size in (None, AS_IS):
         return None
     if type(size) is not int or size not in allowed:
+        wide = ", the largest on a GPU alone" if allowed == SIZES else ""
         raise intake.IntakeError(
-            "A picture cannot be cut into that many tokens here; allowed are "
-            f"{', '.join(f'{size:,}' for size in allowed)}."
+            f"A picture cannot be cut into {intake.shown(size)} visual tokens here; allowed are "
+            f"{', '.join(f'{size:,}' for size in allowed)}{wide}."
         )
     return size
 

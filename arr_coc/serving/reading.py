@@ -94,7 +94,8 @@ class Reader:
             query[None], key[None], value[None], is_causal=True, scale=scale
         )[0]
         # The last token sees every column, so no mask is needed for its row.
-        scores = (query[:, -1:] @ key.transpose(1, 2))[:, 0] * scale  # (heads, L)
+        # Scaled first: the products of float16 would leave its range.
+        scores = ((query[:, -1:] * scale) @ key.transpose(1, 2))[:, 0]  # (heads, L)
         attention = scores.float().softmax(-1)[:, visual]
         states = states + first(module.o_proj(mixed.transpose(0, 1).flatten(1)))
         return states + layer.mlp(layer.post_attention_layernorm(states)), attention
