@@ -30,7 +30,6 @@ WEIGHING_JS = stamps.begun("matter", spoken("Leaves out each kept place in turnâ
 NOT_WEIGHED_JS = stamps.refused("matter", spoken(results.QUEUE_FULL), spoken())
 STOPPED = "Stopped. What stood here before stays."
 QUIET_JS = f"() => {json.dumps(spoken())}"
-MATTERED_JS = "() => { document.querySelector('#arr-look input[value=mattered]')?.click(); }"
 AGAIN_JS = "() => { window.arrYou.again(); }"
 SEVERAL_LEAD = (
     "One budget, the one under the picture above, for all moments of a clip (MP4, WebM or GIF, up to 20 s) "
@@ -181,8 +180,7 @@ def wire_matter(
         **gpu,
     )
     placed = [page.look, page.shown]
-    standing = running.success(handlers.on_weighed, [page.shown, below.weighed], placed, **quick)
-    standing.then(None, None, None, js=MATTERED_JS, **quick)
+    running.success(handlers.on_weighed, [page.shown, below.weighed], placed, **quick)
     running.failure(None, None, below.said_matter, js=NOT_WEIGHED_JS, **quick)
     # Another look has come: nothing of the one before is being asked any more.
     page.look.change(None, None, below.said_matter, js=QUIET_JS, **quick)

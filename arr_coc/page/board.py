@@ -132,12 +132,16 @@ def recorded_words(about: recordings.About) -> str:
     )
 
 
-def board(shown: Shown) -> Board:
-    """The page's pieces for a comparison."""
+def board(shown: Shown, opens: str = "") -> Board:
+    """The page's pieces for a comparison; `opens` as of `viewer.viewer`."""
     result, size = shown["result"], tuple(shown["size"])
     pieces = Board(
         viewer.viewer(
-            shown["picture"], size, shown["where"], **over_picture(shown, shown["where"])
+            shown["picture"],
+            size,
+            shown["where"],
+            **over_picture(shown, shown["where"]),
+            opens=opens,
         ),
         results.answers(
             result["full"],

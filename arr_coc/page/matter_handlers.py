@@ -55,7 +55,7 @@ class MatterHandlers:
         """
         if not shown or not weighed or shown != {**weighed, "mattered": shown["mattered"]}:
             return Weighed()
-        return Weighed(board.board(weighed).look, weighed)
+        return Weighed(board.board(weighed, opens="mattered").look, weighed)
 
     def _weighed(self, shown: Shown | None, visit: Visit) -> Shown:
         decided = check(shown, visit)

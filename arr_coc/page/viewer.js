@@ -192,7 +192,7 @@ function arrViewer(root, trigger) {
       play(performance.now());
     });
     box.spend = spend;
-    const wanted = view && box.querySelector(`input[value="${view}"]`);
+    const first = box.dataset.opens || view, wanted = first && box.querySelector(`input[value="${first}"]`);
     if (wanted) wanted.checked = true;
     slider.value = wipe;
     slide();

@@ -118,6 +118,7 @@ def viewer(
     name: str = "arr",
     asked: Sequence[Asked] = (),
     mattered: Mattered | None = None,
+    opens: str = "",
 ) -> str:
     """The viewer's HTML.
 
@@ -127,6 +128,7 @@ def viewer(
         where: the decision; None shows the picture alone.
         name: sets radios of several viewers on one page apart.
         mattered: which kept places the answer hangs on, where that was asked.
+        opens: the view to show at once; empty for the one that was chosen last.
         asked: questions whose things light up on the picture, to be asked by a click.
     """
     aspect = f"--arr-aspect:{size[0] / size[1]:.4f}"
@@ -148,8 +150,9 @@ def viewer(
     )
     data = escaped(json.dumps(look_data(where, mattered), separators=(",", ":")))
     causes = _causes(mattered) if mattered else ""
+    opening = f' data-opens="{opens}"' if opens else ""
     return (
-        f'<div class="{kind}" style="{aspect}" data-view="{FIRST}" data-look="{data}">'
+        f'<div class="{kind}" style="{aspect}" data-view="{FIRST}" data-look="{data}"{opening}>'
         f'<div class="arr-views" role="radiogroup" aria-label="How to show the picture">{radios}</div>'
         f'<div class="arr-frame">{roll}<div class="arr-stage">{shown}'
         f'<canvas class="arr-over" role="img" aria-label="{escaped(VIEWS[FIRST][2])}"></canvas>'
