@@ -50,7 +50,7 @@ from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.preview import Preview
 from arr_coc.service import comparing, labels, learned, recordings, several
-from arr_coc.service.loader import Loader, base_to_come, identity_to_come, is_served
+from arr_coc.service.loader import Loader, at_once, base_to_come, identity_to_come, is_served
 from arr_coc.service.sessions import keep_forgetting
 
 ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
@@ -65,10 +65,10 @@ QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each
 MAX_FILE = "20mb"
 
-# How events run: none is part of the API; most are quick and wait for nothing; the GPU takes one at a time.
+# How events run: none is part of the API; most are quick and wait for nothing; a GPU takes one at a time.
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden"}
 QUICK = {**PRIVATE, "queue": False}
-GPU = {"concurrency_id": "gpu", "concurrency_limit": 1}
+GPU = {"concurrency_id": "gpu", "concurrency_limit": at_once()}
 
 LOADER = Loader(warm=not ON_ZEROGPU)
 if ON_ZEROGPU:  # forked workers inherit what is loaded at import

@@ -71,7 +71,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "memory_gb": round(memory_bytes() / 1e9, 1),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
@@ -79,6 +79,13 @@ def machine(device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         report["gpu"] = torch.cuda.get_device_name(device)
     return report
+
+
+def memory_bytes() -> int:
+    """Of the machine; 0 where the platform does not say it."""
+    if not hasattr(os, "sysconf"):
+        return 0
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def commit() -> str | None:

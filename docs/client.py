@@ -3,7 +3,8 @@
     pip install gradio_client
     python client.py http://127.0.0.1:7860/ picture.jpg "What is on the small sign?"
 
-The address may also be a Space's, https://OWNER-NAME.hf.space/. Refusals come as one sentence.
+The address may also be a Space's, https://OWNER-NAME.hf.space/. Refusals come as one sentence. No token is
+sent: for a private Space of your own give `token=` one that reads it, to that address alone.
 """
 
 import sys
@@ -15,13 +16,13 @@ from gradio_client.utils import QueueError
 if len(sys.argv) != 4:
     sys.exit(__doc__)
 address, picture, question = sys.argv[1:]
-client = Client(address, verbose=False)
 try:
+    client = Client(address, token=False, verbose=False)
     result = client.predict(handle_file(picture), question, share=0.2, api_name="/compare")
     where = client.predict(handle_file(picture), question, share=0.2, api_name="/relevance")
 except QueueError:
     sys.exit("The queue is full; try again in a minute.")
-except AppError as error:
+except (AppError, ValueError, OSError) as error:
     sys.exit(str(error))
 
 for name in ("full", "focused"):

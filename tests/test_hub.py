@@ -421,6 +421,7 @@ def test_a_space_is_made_filled_and_waited_for(there, capsys, monkeypatch):
     monkeypatch.setattr(hub.time, "sleep", lambda _: None)
     repo = there.add(WEIGHTS, {})
     repo.tags["v1.0"] = repo.main
+    there.add("Qwen/Qwen3-VL-2B-Instruct", {})
     words = ("push-space", SPACE, "--hardware", "zero-gpu", "--yes")
     words += ("--base", "Qwen/Qwen3-VL-2B-Instruct", "--weights", WEIGHTS, "--revisions", "v1.0")
     report, out = run(capsys, *words)

@@ -230,18 +230,18 @@ def prepare_space(api: HfApi, settings: PushSpace) -> None:
     """Create the Space if need be, and set its variables before the build that reads them.
 
     Raises:
-        Refused: where the weights it is to load cannot be had.
+        Refused: where the base or the weights it is to load cannot be had.
     """
-    for revision in separate(settings.revisions) if settings.weights else ():
-        named = f"weights {settings.weights!r} at revision {revision or 'main'!r}"
+    for what, repo, revision in to_load(settings):
+        named = f"{what} {repo!r} at revision {revision or 'main'!r}"
         try:
-            api.repo_info(settings.weights, revision=revision)
+            api.repo_info(repo, revision=revision)
         except errors.HfHubHTTPError as error:
             raise Refused(f"{named}: {sentence(error)}") from error
-        if not is_open(api, settings.weights, revision):
+        if not is_open(api, repo, revision):
             print(
-                f"{named} are read with a token alone: unless the Space has one as its secret HF_TOKEN "
-                "(Settings, Variables and secrets), it will run without them"
+                f"{named} is read with a token alone: unless the Space has one as its secret HF_TOKEN "
+                "(Settings, Variables and secrets), it will run without"
             )
     flavor = FLAVOR[settings.hardware]
     api.create_repo(
@@ -258,6 +258,16 @@ def prepare_space(api: HfApi, settings: PushSpace) -> None:
             api.add_space_variable(settings.repo, name, value)
         elif not value and name in present:
             api.delete_space_variable(settings.repo, name)
+
+
+def to_load(settings: PushSpace) -> list[tuple[str, str, str | None]]:
+    """What a Space is to load from the Hub, in a word, its repo and its revision."""
+    found = []
+    if settings.base:
+        found.append(("base", settings.base, settings.base_revision or None))
+    if settings.weights:
+        found += [("weights", settings.weights, one) for one in separate(settings.revisions)]
+    return found
 
 
 def is_open(api: HfApi, repo: str, revision: str | None) -> bool:

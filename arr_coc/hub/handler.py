@@ -12,6 +12,7 @@ those of `PARAMETERS`, all optional. The answer is plain values; what is refused
 """
 
 import json
+import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +32,7 @@ PARAMETERS = (
     "max_new_tokens", STOCK,
 )  # fmt: skip
 DIGITS = 6
+log = logging.getLogger(__name__)
 
 
 class EndpointHandler:
@@ -72,6 +74,8 @@ class EndpointHandler:
             )
             return _plain(answer)
         except Exception as error:  # a worker must live on
+            if not isinstance(error, intake.IntakeError):
+                log.exception("a request failed")
             return {"error": plainly(error)}
 
 

@@ -198,6 +198,9 @@ def badge_loading(recorded: bool = False, fetched: str = "") -> str:
     return f'<span class="arr-badge arr-wait">{words}</span>'
 
 
+UNUSABLE = "GPU that torch cannot use"  # in a notice of `qwen.loading`
+
+
 def badge_ready(
     name: str,
     bundled: bool,
@@ -216,6 +219,7 @@ def badge_ready(
     """
     model = "Small model" if bundled else name
     hardware = {"cpu": "CPU", "cuda": "GPU"}.get(device.split(":")[0], device)
+    hardware += ", its GPU cannot be used" * any(UNUSABLE in said for said in notices)
     words = "Learned settings loaded" if learned else "Fixed rules, not learned"
     if device == SERVER_DEVICE:
         words = "Answers from a server"

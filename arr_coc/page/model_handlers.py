@@ -26,7 +26,7 @@ from arr_coc.page.stamps import Turn, mark, stamp_of
 from arr_coc.page.visit import NO_PICTURE, Visit
 from arr_coc.service import comparing, intake, journal, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
-from arr_coc.service.loader import Loader
+from arr_coc.service.loader import Loader, at_once
 from arr_coc.service.looks import NO_MAP, SERVER_DEVICE, Source, empty_look, weights_source
 from arr_coc.service.settings import named
 from arr_coc.service.uploads import source_of
@@ -67,7 +67,7 @@ class ModelHandlers:
         """How long a request that was just made will wait, in a sentence; "" where it hardly will."""
         (turn or Turn()).take(run)
         waiting = self.waiting()
-        seconds = waiting * statistics.median(self.took) if self.took else 0
+        seconds = waiting / at_once() * statistics.median(self.took) if self.took else 0
         if seconds < WORTH_SAYING_S:
             return ""
         return f"{results.WAITS}: {waiting} in the queue, about {seconds:.0f} s…"

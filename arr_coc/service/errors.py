@@ -3,6 +3,7 @@
 No path, no type name and no stack leaves here; what a sentence leaves out is in the log.
 """
 
+from arr_coc import naming
 from arr_coc.service import intake
 
 NO_MEMORY = "There was not enough memory for this look; keep fewer tokens or a smaller picture."
@@ -14,6 +15,8 @@ def sentence(error: Exception) -> str:
     kind, text = type(error).__name__, str(error)
     if isinstance(error, intake.IntakeError):
         return text
+    if kind == "ServerError":  # of `serving.client`: written for visitors, and may hold an address
+        return naming.without_folders(text)[:300]
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError) or _names_memory(text):
         return NO_MEMORY
     if isinstance(error, TimeoutError) or kind == "Empty":

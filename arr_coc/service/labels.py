@@ -5,7 +5,7 @@
 No picture is in it, and nothing about who asked. No torch.
 """
 
-import fcntl
+import contextlib
 import hashlib
 import hmac
 import json
@@ -30,6 +30,14 @@ UNWRITTEN = "Your answer could not be written down here: it was not kept."
 log = logging.getLogger(__name__)
 _writing = threading.Lock()
 _secret = secrets.token_bytes(16)  # of this process: no label can be led back to a visitor
+
+
+def _lock(file: Any) -> None:
+    """Other processes wait that write to it too; not on Windows."""
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def is_on() -> bool:
@@ -81,7 +89,7 @@ def _append(path: Path, row: dict[str, Any]) -> None:
     with _writing:
         file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)  # other processes write to it too
+            _lock(file)
             size = os.fstat(file).st_size
             if size + len(line) > LARGEST:
                 raise IntakeError(FULL)

@@ -16,6 +16,7 @@ from arr_coc.service.recordings import Identity, on_hub
 
 LOAD_TIMEOUT_S = 240
 AGAIN_S = 60.0  # after a base was not fetched
+SERVED_AT_ONCE = 8
 NOT_FETCHED = "NotFetched"  # of `qwen.loading`, by name: importing it imports torch
 BUNDLED = Path(__file__).parent.parent / "bundled"
 DIGEST_AT_MOST = 256 * 2**20  # bytes, a quarter of a second: the page waits for it
@@ -118,6 +119,11 @@ class Loader:
 def is_served() -> bool:
     """Whether the owner named a server that answers in the model's place (`service.served`)."""
     return bool(os.environ.get("ARR_COC_SERVER"))
+
+
+def at_once() -> int:
+    """Requests that are answered at once: one by a model here, several by a server in its place."""
+    return SERVED_AT_ONCE if is_served() else 1
 
 
 def base_to_come() -> str:

@@ -16,7 +16,7 @@ from arr_coc.balancing import lexical_tier
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
 from arr_coc.qwen import Answer, Measures
 from arr_coc.service.looks import NO_MAP, SERVER_DEVICE
-from arr_coc.serving.client import Client, Reply, ServerError
+from arr_coc.serving.client import AWAY, LATE, Client, Reply, ServerError
 from arr_coc.serving.counting import PUBLISHED, Cutting, counted
 
 SERVER, KEY = "ARR_COC_SERVER", "ARR_COC_SERVER_KEY"
@@ -35,6 +35,7 @@ class Served:
     """As much of an `ARRCOCQwen` as two looks ask of it."""
 
     is_bundled, device, revision = False, SERVER_DEVICE, None
+    gone = (LATE, AWAY)  # errors of a look that no other look is tried after
 
     def __init__(self, client: Client) -> None:
         """Nothing is sent yet: the server may come, go and come back while the page is up."""

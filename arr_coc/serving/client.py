@@ -87,7 +87,7 @@ class Client:
             ValueError: for an address that is not one fixed host.
         """
         self.address, self.cutting, self.key = checked(address), cutting, key
-        self._model, self.quiet_s = model, quiet_s
+        self._model, self._named, self.quiet_s = model, model, quiet_s
         self._open = urllib.request.build_opener(_Stay).open
 
     @property
@@ -152,7 +152,12 @@ class Client:
         if self.key:
             sent.add_header("Authorization", f"Bearer {self.key}")
         with _said():
-            return _Answer(self._open(sent, timeout=within_s or self.quiet_s))
+            try:
+                return _Answer(self._open(sent, timeout=within_s or self.quiet_s))
+            except urllib.error.HTTPError as error:
+                if error.code == 404:  # it may have come back with another model
+                    self._model = self._named
+                raise
 
 
 def checked(address: str) -> str:

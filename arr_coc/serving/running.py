@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 from arr_coc.serving.request import KEY
 
@@ -79,7 +79,7 @@ def body(
 ) -> dict[str, Any]:
     """A chat completion of one picture and one question, greedy; `wish` as `request.parse` takes it."""
     buffer = io.BytesIO()
-    image.save(buffer, "PNG")
+    ImageOps.exif_transpose(image).convert("RGB").save(buffer, "PNG")  # upright, as it is counted
     url = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
     parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
     made: dict[str, Any] = {"model": model, "temperature": 0, **options}
