@@ -172,17 +172,18 @@ def test_the_cost_curve_gives_back_what_the_benchmark_saw():
     curve = timing.CostCurve.load(ROOT / timing.CURVE)
     stock = next(e for e in report["summary"] if (e["case"], e["image_tokens"]) == ("stock", 1024))
     work = timing.Work(timing.Counter({1024: 5}), timing.Counter({1044: 4}), 5, 4)
-    seconds = curve.seconds(work, native_tokens=1024, prompt_tokens=20, is_ours=False)
+    seconds = curve.seconds(work, native_tokens=1024, prompt_tokens=20)
     parts = sum(stock[f"{s}_s"]["median"] for s in ("encode", "prefill"))
     assert seconds == pytest.approx(parts + curve.preprocess)
-    # The first two of four layers, as FastV's choice: two of the 28 there.
+    # The first two of four layers: of FastV's choice two of the 28 there, of a glance half of them.
     partly = timing.Work(timing.Counter(), timing.Counter({1044: 2}), 5, 4)
-    spent = curve.seconds(partly, 1024, 20, False) - curve.preprocess
-    assert spent == pytest.approx(stock["prefill_s"]["median"] * 2 / 28)
+    for counts_layers, share in ((True, 2 / 28), (False, 1 / 2)):
+        spent = curve.seconds(partly, 1024, 20, counts_layers=counts_layers) - curve.preprocess
+        assert spent == pytest.approx(stock["prefill_s"]["median"] * share)
     # A quarter of the tokens on a small image is a quarter on a large one.
     small = timing.Work(timing.Counter({64: 5}), timing.Counter(), 5, 4)
     large = timing.Work(timing.Counter({256: 5}), timing.Counter(), 5, 4)
-    assert curve.seconds(small, 256, 20, False) == curve.seconds(large, 1024, 20, False)
+    assert curve.seconds(small, 256, 20) == curve.seconds(large, 1024, 20)
 
 
 def test_all_work_is_counted_and_no_hook_stays(tiny, picture):

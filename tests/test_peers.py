@@ -20,6 +20,7 @@ from arr_coc.peers.ours import ARRCOC, TRAINED
 from arr_coc.peers.texture_candidates import CANDIDATES
 from arr_coc.qwen import attention as qwen_attention
 from arr_coc.qwen import encoding
+from arr_coc.qwen.batch import blocks_of
 from arr_coc.realizing import Realizer
 from arr_coc.texture import INDEX
 
@@ -126,10 +127,29 @@ def test_cdpruner_relevance_is_the_mean_cosine_to_the_words(tiny, ask):
 
 
 def test_dart_takes_pivots_then_their_least_duplicates_in_turn():
-    features = torch.tensor([[10, 0], [0, 9], [1, 0], [0, 1], [-1, 0], [1, 1.0]])
-    assert selection.dart_select(features, 1, 2).tolist() == [0]
-    assert selection.dart_select(features, 4, 2).tolist() == [0, 1, 2, 4]
-    assert selection.dart_select(features, 5, 2).tolist() == [0, 1, 2, 3, 4]
+    states = torch.tensor([[10, 0], [0, 9], [1, 0], [0, 1], [-1, 0], [1, 1.0]])
+    norms, none = states.norm(dim=1), (torch.zeros(0, 2), torch.zeros(0))
+    chosen = [selection.dart_select(states, norms, k, *none, 2).tolist() for k in (1, 4, 5)]
+    assert chosen == [[0], [0, 1, 2, 4], [0, 1, 2, 3, 4]]
+    # A pivot of the text is not kept, and takes its share after the picture's: here [1, 0].
+    words = (torch.tensor([[0.0, -1.0]]), torch.ones(1))
+    assert selection.dart_select(states, norms, 3, *words, 1).tolist() == [0, 1, 4]
+
+
+def test_dart_sees_duplicates_in_the_second_text_layer(tiny, ask):
+    tokens = tiny.encode(ask.picture, None)
+    found = tiny.model.model(
+        input_ids=ask.prompt.ids(len(tokens)),
+        position_ids=ask.prompt.position_ids(tokens.places),
+        mm_encoder_outputs=tokens.encoder_outputs(),
+        use_cache=True,
+        output_hidden_states=True,
+    )
+    visual = (ask.prompt.ids(len(tokens)) == ask.prompt.image_token)[0]
+    states, keys = found.hidden_states[2][0], found.past_key_values.layers[1].keys[0]
+    norms = keys.square().sum((0, 2)).sqrt()
+    index = selection.dart_select(states[visual], norms[visual], 9, states[~visual], norms[~visual])
+    assert reduce("dart", tiny, ask, 9).kept.flatten().nonzero()[:, 0].tolist() == index.tolist()
 
 
 def test_visionzip_keeps_54_of_64_and_merges_the_rest_by_key():
@@ -240,19 +260,22 @@ def test_vicrop_looks_again_at_the_window_where_it_lies(tiny, ask, monkeypatch):
     resized = tiny.resized
     monkeypatch.setattr(tiny, "resized", lambda *a: crops.append(a) or resized(*a))
     native = reduce("vicrop", tiny, ask, 76)
-    assert torch.equal(native.tokens.places.long(), native.kept.nonzero())
     assert native.kept[1:6, 2:8].all() and native.kept.sum() == 30
     assert crops[-1][1:] == ((5, 6), (64.0, 32.0, 256.0, 192.0))
     shrunk = reduce("vicrop", tiny, ask, 20)
-    assert shrunk.kept.sum() == 0 and 0 < len(shrunk.tokens) < 20
-    assert gap(shrunk.tokens.places.mean(0), torch.tensor([3.0, 4.5])) < 1e-5
-    assert torch.equal(shrunk.tokens.features, tiny.encode(resized(*crops[-1]), None).features)
+    overview, close = shrunk.blocks
+    assert shrunk.kept.sum() == 0 and shrunk.visual_tokens == len(overview) + len(close) <= 20
+    whole = tiny.encode(resized(ask.picture.source, shrunk.prompt.grids[0]), None)
+    assert gap(overview.features, whole.features) < 1e-4
+    assert torch.equal(overview.places, whole.places)
+    crop = tiny.encode(resized(*crops[-1]), None)
+    assert torch.equal(close.features, crop.features) and torch.equal(close.places, crop.places)
 
 
 def test_vicrop_relative_divides_by_the_attention_under_a_general_instruction(tiny, ask):
     plain, relative = (ViCrop(r)(tiny, ask, QUESTION, 30) for r in (False, True))
     assert not torch.equal(plain.score, relative.score)
-    assert plain.periphery.tokens.features.equal(relative.periphery.tokens.features)
+    assert plain.blocks[0].features.equal(relative.blocks[0].features)
 
 
 @pytest.mark.parametrize("budget", [4, 20, 50])
@@ -309,7 +332,8 @@ def test_budget_is_met_on_odd_grids(tiny, noise, name, size):
             assert reduced.visual_tokens == expected
         assert {len(p) for p in reduced.tokens.deepstack} == {len(reduced.tokens)}
         assert reduced.tokens.features.isfinite().all()
-        assert len(reduced.tokens.places.unique(dim=0)) == len(reduced.tokens)
+        for block in blocks_of(reduced.held):
+            assert len(block.places.unique(dim=0)) == len(block)
         assert reduced.kept.shape == (h, w) and reduced.kept.sum() <= reduced.visual_tokens
         assert reduced.score is None or reduced.score.shape == (h, w)
         assert reduced.seconds["encode"] > 0
@@ -339,8 +363,8 @@ def test_the_same_call_gives_the_same_and_the_stock_model_is_untouched(tiny, ask
 def test_a_reduced_image_can_be_answered_from(tiny, ask, name):
     reduced = reduce(name, tiny, ask, 15)
     glance = reduced.periphery
-    places = torch.cat([*([glance.tokens.places] if glance else []), reduced.tokens.places])
-    ids = reduced.prompt.ids(reduced.visual_tokens)
+    places = [block.places for block in blocks_of(reduced.held)]
+    ids = reduced.prompt.ids([len(own) for own in places])
     answer = tiny.model.generate(
         input_ids=ids,
         position_ids=reduced.prompt.position_ids(places),
@@ -388,8 +412,10 @@ def test_a_method_s_traits_say_what_it_is():
         parts = set(components.PARTS) if method.is_ours and name != "arr-coc-free" else set()
         parts -= set(components.ENCODING_PARTS) if name == "arr-coc-after" else set()
         assert method.parts == parts - {name.removeprefix("arr-coc-no-")}
-    assert [name for name, method in methods.items() if method.resizes] == ["downsample"]
+    assert [name for name, method in methods.items() if method.resizes] == ["downsample", "vicrop"]
     assert [name for name, method in methods.items() if method.listens_to_encoder] == ["visionzip"]
+    counting = [name for name, method in methods.items() if method.counts_layers]
+    assert counting == ["fastv", "dart"]
 
 
 def test_stock_ignores_the_budget(tiny, ask):

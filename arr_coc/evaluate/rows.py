@@ -73,7 +73,7 @@ def measure_items(
             for (item, ask), one, answer in zip(questions, reduced, answers, strict=True):
                 row = {"dataset": dataset, **columns_of(item), "method": name, "budget": share}
                 row |= {"answer": answer.text, "entropy": answer.entropy}
-                row |= {"tokens": len(one.held), "native": ask.picture.tokens}
+                row |= {"tokens": one.visual_tokens, "native": ask.picture.tokens}
                 row |= score_answer(answer.text, item.truths, scoring)
                 rows.append(row | box_measures(one.kept.numpy(), one.score, item))
     return rows

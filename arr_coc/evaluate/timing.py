@@ -127,7 +127,15 @@ class CostCurve:
         encode, prefill = (tokens, seconds("encode")), (tokens, seconds("prefill"))
         return cls(image_tokens, encode, prefill, relevance, preprocess, what)
 
-    def seconds(self, work: Work, native_tokens: int, prompt_tokens: int, is_ours: bool) -> float:
+    def seconds(
+        self,
+        work: Work,
+        native_tokens: int,
+        prompt_tokens: int,
+        *,
+        is_ours: bool = False,
+        counts_layers: bool = False,
+    ) -> float:
         """Modelled seconds to the first token.
 
         Args:
@@ -135,15 +143,18 @@ class CostCurve:
             native_tokens: of that image; its visual tokens are scaled to this curve's image.
             prompt_tokens: of the text around it, which the curve's prefill already holds.
             is_ours: whether ARR-COC's maps are part of it.
+            counts_layers: whether some layers of the text are a number, as in a deeper model; else they are
+                a share of the depth, as a glance's are.
         """
         scale = self.image_tokens / native_tokens
         total = self.preprocess + (self.relevance if is_ours else 0.0)
         for tokens, passes in work.vision.items():
             total += _line(self.encode, tokens * scale) * passes / work.vision_depth
+        depth = TEXT_LAYERS if counts_layers else work.text_depth
         for tokens, passes in work.text.items():
             visual = max(0, tokens - prompt_tokens) * scale
             whole, layers = divmod(passes, work.text_depth)
-            total += _line(self.prefill, visual) * (whole + layers / TEXT_LAYERS)
+            total += _line(self.prefill, visual) * (whole + layers / depth)
         return total
 
 
@@ -238,7 +249,13 @@ def _modelled(
             values.setdefault(f"encoder_share{suffix}", []).append(encoder_share)
             if curve is not None:
                 words = ask.prompt.prefix.shape[1] + ask.prompt.suffix.shape[1]
-                seconds = curve.seconds(work, native_tokens, words, method.is_ours)
+                seconds = curve.seconds(
+                    work,
+                    native_tokens,
+                    words,
+                    is_ours=method.is_ours,
+                    counts_layers=method.counts_layers,
+                )
                 values.setdefault(f"modelled{suffix}", []).append(seconds)
     return {key: float(np.median(each)) for key, each in values.items()}
 

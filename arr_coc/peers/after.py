@@ -37,6 +37,7 @@ class FastV(After):
     """
 
     name = "fastv"
+    counts_layers = True
 
     def __init__(self, layers: int = 2) -> None:
         """`layers` is the paper's K."""
@@ -79,19 +80,34 @@ class CDPruner(After):
 
 
 class DART(After):
-    """DART (Wen et al. 2025): tokens that duplicate a few pivots least, whatever is asked.
+    """DART (Wen et al. 2025): tokens that duplicate a few pivots least, as selection by a pass of K layers.
 
-    The paper takes pivots by the norm of the keys in a text layer, from image and text, and
-    reports that the choice matters little; here the norm and cosine are those of the visual tokens
-    as the encoder gives them, so that no text layer has to run twice.
+    Pivots are the tokens of largest key norm in the K-th text layer, four of the picture and four of the
+    text; what duplicates them is seen in the states that layer leaves. As for `FastV`, a first pass of K
+    layers (counted) decides, and the kept tokens make up the whole prompt.
     """
 
     name = "dart"
-    reads_question = False
+    counts_layers = True
+
+    def __init__(self, layers: int = 2) -> None:
+        """`layers` is K."""
+        self.layers = layers
 
     def choose(self, call: Call, everything: TokenSet) -> tuple[Tensor, None]:
         """Pivots, then the least similar tokens."""
-        return selection.dart_select(everything.features, call.budget), None
+        text, prompt = call.host.model.model.language_model, call.ask.prompt
+        early = attention.early_states(text, everything, prompt, self.layers)
+        keys = early.cache.layers[self.layers - 1].keys[0]  # (heads, L, head_dim)
+        norms = keys.float().square().sum((0, 2)).sqrt()
+        words = ~early.visual[0]
+        return selection.dart_select(
+            early.left[-1][0, early.span],
+            norms[early.span],
+            call.budget,
+            early.left[-1][0, words],
+            norms[words],
+        ), None
 
 
 class VisionZip(Peer):

@@ -38,6 +38,8 @@ class Reduced:
             has none.
         realization: the whole decision, for ARR-COC.
         is_read: whether the first word is known already, the model having read all of it on the way.
+        blocks: where the prompt has several image blocks, the tokens of each; `tokens` are theirs, one
+            after the other.
     """
 
     tokens: TokenSet
@@ -48,16 +50,19 @@ class Reduced:
     score: Tensor | None = None
     realization: Realization | None = None
     is_read: bool = False
+    blocks: tuple[TokenSet, ...] = ()
 
     @property
-    def held(self) -> TokenSet:
-        """Every visual token that the language model will hold, the periphery first."""
+    def held(self) -> TokenSet | tuple[TokenSet, ...]:
+        """Every visual token that the language model will hold, the periphery first; or each block's."""
+        if self.blocks:
+            return self.blocks
         return self.periphery.tokens + self.tokens if self.periphery else self.tokens
 
     @property
     def visual_tokens(self) -> int:
         """How many these are."""
-        return len(self.held)
+        return len(self.tokens) + (len(self.periphery.tokens) if self.periphery else 0)
 
 
 class Method(Protocol):
@@ -72,6 +77,8 @@ class Method(Protocol):
             that the model is asked, instructions included.
         needs_weights: it raises ValueError on a host without trained weights.
         is_ours: ARR-COC or one of its variants.
+        counts_layers: text layers that it runs beforehand are a number, as published, and no share of the
+            model's depth.
         parts: those of `components.PARTS` on which its result depends, on a host that has them.
     """
 
@@ -81,6 +88,7 @@ class Method(Protocol):
     resizes: bool
     needs_weights: bool
     is_ours: bool
+    counts_layers: bool
 
     @property
     def parts(self) -> frozenset[str]: ...
@@ -176,6 +184,7 @@ class Peer:
     resizes = False
     needs_weights = False
     is_ours = False
+    counts_layers = False
     parts: frozenset[str] = frozenset()
 
     def __call__(

@@ -12,6 +12,7 @@ from arr_coc.config import small_grid
 from arr_coc.peers import selection
 from arr_coc.peers.base import Call, Peer, Reduced, SharedEncodes
 from arr_coc.qwen import inputs
+from arr_coc.qwen.encoding import joined
 from arr_coc.qwen.inputs import Ask, Picture
 from arr_coc.qwen.model import ARRCOCQwen
 
@@ -153,17 +154,16 @@ class PixelPrune(Peer):
 class ViCrop(Peer):
     """ViCrop, "MLLMs know where to look" (Zhang et al. 2025): a glance, then one crop.
 
-    The glance takes half of the budget and stays in the KV cache, as the paper keeps the whole image
-    beside the crop. The crop is an image of its own for the encoder, as there. Where the paper gives it
-    positions of its own too, its tokens stand here where it lies in the native frame, so that "left of"
-    still holds; both make one image block. Windows begin at the size that fits at native resolution and
-    grow to twice its sides. Attention is that of the answering token in the text model's middle layers;
-    `relative` divides it by the attention under a general instruction (the paper's rel-att), for one
-    more glance.
+    The whole picture, shrunk to half of the budget, and the crop are two images of one prompt, as there,
+    each with positions of its own. The pass that reads the attention is one more, as there. Windows begin
+    at the size that fits at native resolution and grow to twice its sides. Attention is that of the
+    answering token in the text model's middle layers; `relative` divides it by the attention under a
+    general instruction (the paper's rel-att), for one more glance.
     """
 
     name = "vicrop"
     minimum = 2
+    resizes = True
     GENERAL = "Write a general description of the image."
 
     def __init__(self, relative: bool = False) -> None:
@@ -191,15 +191,18 @@ class ViCrop(Peer):
             grid = small_grid((rows, columns), min(room, rows * columns))
             crop = host.resized(picture.source, grid, self.box(picture, window))
         with call.timed("encode"):
-            tokens = host.encode(crop, None)
-            places = inputs.native_places(tokens.places, grid, (rows, columns), window[:2])
-            tokens = replace(tokens, places=places)
+            close = host.encode(crop, None)
+        small = tuple(glance.attention.shape[-2:])
+        overview = glance.state.tokens
+        overview = replace(overview, places=inputs.raster_places(small, overview.places.device))
         index = torch.arange(picture.tokens).view(picture.grid)
         inside = index[window[0] : window[2], window[1] : window[3]].flatten()
         shown = (
             inside if grid == (rows, columns) else inside[:0]
         )  # a shrunk crop shows none natively
-        return replace(call.reduced(tokens, shown, score), periphery=glance.state)
+        blocks = (overview, close)
+        prompt = host.inputs.chat.about_pictures([small, grid], call.question)
+        return replace(call.reduced(joined(blocks), shown, score), prompt=prompt, blocks=blocks)
 
     @staticmethod
     def box(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 VISIONZIP_DOMINANT = 54 / 64  # VisionZip's 64 tokens are 54 dominant and 10 contextual ones
 PIXELPRUNE_STEPS = 20  # halvings of [0, 255]: far finer than one 8-bit level
-DART_PIVOTS = 8
+DART_PIVOTS = 4  # of the picture, and as many of the text
 GAIN_FLOOR = 1e-9  # a DPP's gain below it is rounding
 # ViCrop's windows, as multiples of the smallest one's sides.
 VICROP_SIZES = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
@@ -96,30 +96,49 @@ def dpp_greedy(kernel: Tensor, k: int) -> Tensor:
     return torch.tensor(sorted(chosen))
 
 
-def dart_select(features: Tensor, k: int, pivots: int = DART_PIVOTS) -> Tensor:
-    """DART (Wen et al. 2025): pivots of largest norm, then what duplicates them least.
+def dart_select(
+    states: Tensor,
+    norms: Tensor,
+    k: int,
+    words: Tensor,
+    word_norms: Tensor,
+    pivots: int = DART_PIVOTS,
+) -> Tensor:
+    """DART (Wen et al. 2025): pivots of largest key norm, then what duplicates them least.
 
-    Each pivot in turn takes an equal share of the remaining budget: the free tokens of lowest cosine
-    to it. Where the shares are not whole, the first pivots take one more.
+    The picture's pivots are kept. Each pivot in turn, the picture's first, then the text's, takes an equal
+    share of the remaining budget: the free tokens of lowest cosine to it. Where the shares are not whole,
+    the first pivots take one more.
 
     Args:
-        features: `(N, D)`.
+        states: `(N, D)` of the picture's tokens.
+        norms: `(N,)` of their keys.
         k: 1 to N.
-        pivots: at most so many, and never more than k.
+        words: `(T, D)` of the text's tokens.
+        word_norms: `(T,)` of their keys.
+        pivots: at most so many of each, and of the picture never more than k.
 
     Returns:
         `(k,)` int64, ascending.
     """
-    count = min(pivots, k)
-    order = torch.sort(features.float().norm(dim=1), descending=True, stable=True).indices[:count]
-    similarity, chosen = cosines(features), order.tolist()
-    share, more = divmod(k - count, count)
-    for turn, pivot in enumerate(order.tolist()):
-        row = similarity[pivot].clone()
+    own = _largest(norms, min(pivots, k))
+    unit, chosen = F.normalize(states.float(), dim=1), own.tolist()
+    leading = torch.cat(
+        [unit[own], F.normalize(words[_largest(word_norms, pivots)].float(), dim=1)]
+    )
+    similarity = leading @ unit.t()  # (pivots, N)
+    share, more = divmod(k - len(chosen), len(leading))
+    for turn, row in enumerate(similarity):
+        row = row.clone()
         row[chosen] = torch.inf
         quota = share + (turn < more)
         chosen += torch.sort(row, stable=True).indices[:quota].tolist()
     return torch.tensor(sorted(chosen))
+
+
+def _largest(values: Tensor, count: int) -> Tensor:
+    """Indices of the largest of `(N,)`, the largest first; the earlier of equal ones."""
+    return torch.sort(values, descending=True, stable=True).indices[:count]
 
 
 def changes(features: Tensor) -> Tensor:

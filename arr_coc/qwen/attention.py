@@ -6,7 +6,7 @@ only inside `listening` and removed at its end, so a stock call afterwards is wh
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,24 +79,37 @@ def vision_attention(
     return received.view(-1, merge**2).mean(1), keys.float().mean(1)
 
 
-def early_attention(
-    language_model: torch.nn.Module, tokens: TokenSet, prompt: Prompt, layers: int
-) -> Tensor:
-    """Attention of the prompt's last token to the visual tokens, in the last of the first `layers`.
+class Early(NamedTuple):
+    """The first K text layers on a whole prompt of L tokens.
 
-    Runs those text layers alone, DeepStack included, on the whole prompt.
+    Attributes:
+        left: what the first met and what each left, `(1, L, D)` each.
+        cache: their keys and values.
+        position_ids: `(4, 1, L)`.
+        visual: `(1, L)` bool, where visual tokens stand.
+        span: where they stand, as a slice.
+    """
+
+    left: list[Tensor]
+    cache: DynamicCache
+    position_ids: Tensor
+    visual: Tensor
+    span: slice
+
+
+def early_states(
+    language_model: torch.nn.Module, tokens: TokenSet, prompt: Prompt, layers: int
+) -> Early:
+    """Run the first text layers alone, DeepStack included, on the whole prompt.
 
     Args:
         language_model: `Qwen3VLTextModel`.
         tokens: N visual tokens.
         prompt: around them.
         layers: 1 to the model's depth.
-
-    Returns:
-        `(heads, N)` float32, rows of a softmax over the whole prompt.
     """
     start = prompt.prefix.shape[1]
-    span, ids = slice(start, start + len(tokens)), prompt.ids(len(tokens))
+    ids = prompt.ids(len(tokens))
     visual = ids == prompt.image_token
     position_ids = prompt.position_ids(tokens.places)
     cache = DynamicCache(config=language_model.config)
@@ -109,10 +122,22 @@ def early_attention(
         visual=visual,
         deepstack=tokens.deepstack,
     )
-    last = ids.new_tensor([[ids.shape[1] - 1]])
-    return question_attention(language_model, left, cache, position_ids, last, span, [layers - 1])[
-        0, 0, :, 0
-    ]
+    return Early(left, cache, position_ids, visual, slice(start, start + len(tokens)))
+
+
+def early_attention(
+    language_model: torch.nn.Module, tokens: TokenSet, prompt: Prompt, layers: int
+) -> Tensor:
+    """Attention of the prompt's last token to the visual tokens, in the last of the first `layers`.
+
+    Arguments as of `early_states`; `(heads, N)` float32, rows of a softmax over the whole prompt.
+    """
+    early = early_states(language_model, tokens, prompt, layers)
+    last = early.visual.new_tensor([[early.visual.shape[1] - 1]], dtype=torch.long)
+    rows = question_attention(
+        language_model, early.left, early.cache, early.position_ids, last, early.span, [layers - 1]
+    )
+    return rows[0, 0, :, 0]
 
 
 def question_attention(
