@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from arr_coc.evaluate.summary import comparable
 from arr_coc.peers.before import Control
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
-from tests.tables_benchmark import benchmark_block, draw_times, overheads
+from tests.tables_benchmark import benchmark_block, draw_times, overhead
 from tests.tables_clips import PACE, answers_block, clips_block, pace_block
 from tests.tables_gpu import gpu_block
 from tests.tables_harness import harness_block
@@ -94,7 +95,8 @@ def _clock_cells(clock: dict | None) -> list[str]:
 
 def evaluation_block() -> str:
     """The README's table: the methods that choose, in words, and what the columns mean."""
-    summary = json.loads(EVALUATION.read_text())
+    every = json.loads(EVALUATION.read_text())
+    summary = _same_questions(every)
     counted = [kind for kind in summary["kinds"] if kind["counts"]]
     leads, times, fifth = _leads(summary), _times(summary), at_a_fifth(summary)
     kept, native = (round(fifth[name]["tokens"]) for name in ("arr-coc", "stock"))
@@ -117,7 +119,7 @@ def evaluation_block() -> str:
         f"{sum(kind['n'] for kind in counted):,} questions of {len(counted)} kinds "
         f"({', '.join(kind['kind'] for kind in counted)}{answered}), on drawn scenes that nothing was "
         "trained or tuned on, "
-        f"at {BUDGET:.0%} of the visual tokens ({kept} of {native:,}).{_fewer(fifth, leads)} "
+        f"at {BUDGET:.0%} of the visual tokens ({kept} of {native:,}).{_all_asked(every)} "
         "*Encoder sees*: the share of a picture of 1024 tokens that goes through the vision encoder, "
         "glances included. *First word*: how many times sooner than stock it comes, reckoned from the "
         "stage times measured at the shapes of Qwen3-VL-2B with random weights; ARR-COC timed "
@@ -128,24 +130,25 @@ def evaluation_block() -> str:
     return "\n".join(rows) + f"\n\n{text}\n"
 
 
-def _fewer(fifth: dict[str, dict], leads: dict[str, dict]) -> str:
-    """Which methods were asked fewer of the questions, and how often ARR-COC is right in those."""
+def _same_questions(summary: dict) -> dict:
+    """The summary of what every method was asked at a fifth of the tokens, where some were asked more."""
+    shared = [part for part in summary.get("shared", []) if part["budget"] == BUDGET]
+    return summary | (shared[0] if shared else {})
+
+
+def _all_asked(summary: dict) -> str:
+    """What was found on all questions, of the methods that were asked more than the others."""
+    fifth, leads = at_a_fifth(summary), _leads(summary)
     most = max(entry["overall"]["n"] for entry in fifth.values())
-    asked: dict[tuple[int, float], list[str]] = {}
-    for name, entry in fifth.items():
-        if (n := entry["overall"]["n"]) < most:
-            ours = entry["overall"]["value"] + leads[name]["value"]
-            asked.setdefault((n, round(100 * ours, 1)), []).append(name)
-    whole = [name for name, entry in fifth.items() if entry["overall"]["n"] == most]
-    return "".join(
-        f" {'All but ' + _listed(whole) if len(asked) == 1 else _listed(names)} were asked {n:,} of "
-        f"them, in which ARR-COC is right in {ours}."
-        for (n, ours), names in asked.items()
+    named = [name for name, entry in fifth.items() if entry["overall"]["n"] == most]
+    if len(named) == len(fifth):
+        return ""
+    found = ", ".join(
+        f"{name} {percent(fifth[name]['overall'])}"
+        + (f" (ARR-COC minus it {percent(leads[name], '+')})" if name in leads else "")
+        for name in named
     )
-
-
-def _listed(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    return f" On all {most:,} that some were asked: {found}."
 
 
 def budgets_block() -> str:
@@ -155,16 +158,16 @@ def budgets_block() -> str:
 
 def methods_block() -> str:
     """Every method with its controls."""
-    summary = json.loads(EVALUATION.read_text())
-    fewer = _fewer(at_a_fifth(summary), _leads(summary)).strip()
-    return "\n".join(method_rows(summary, controls=True)) + (f"\n\n{fewer}\n" if fewer else "\n")
+    every = json.loads(EVALUATION.read_text())
+    rows = method_rows(_same_questions(every), controls=True)
+    return "\n".join(rows) + f"\n\n{_all_asked(every).strip()}".rstrip() + "\n"
 
 
 def by_budget(summary: dict) -> list[str]:
     """Accuracy of the methods that were measured at every budget."""
-    right = {(e["method"], e["budget"]): e["overall"] for e in summary["methods"]}
+    right = {(e["method"], e["budget"]): e["overall"] for e in comparable(summary)}
     budgets = sorted({b for _, b in right if b < 1})
-    n = min(entry["n"] for (_, b), entry in right.items() if b < 1 and b != BUDGET)
+    n = min(entry["n"] for (_, b), entry in right.items() if b < 1)
     rows = [f"| right at (n from {n:,}) | {' | '.join(f'{b:.0%}' for b in budgets)} |"]
     rows.append("|---" * (len(budgets) + 1) + "|")
     for name in dict.fromkeys(m for m, _ in right):
@@ -204,7 +207,7 @@ def aims_block() -> str:
     ours = entries["arr-coc", BUDGET]
     stock = ours["against_stock"]
     leads = {(e["against"], e["budget"]): e["overall"] for e in summary["pairs"]}
-    peers = {m: leads[m, b] for m, b in leads if b == BUDGET and m not in OURS}
+    peers = {m: leads[m, b] for m, b in leads if b == BUDGET and m not in OURS | CONTROLS}
     beaten = [m for m, lead in peers.items() if lead["interval"][0] > 0]
     level = [m for m in peers if m not in beaten]
     kept = {b: entries["arr-coc", b]["against_stock"]["kept"] for b in KEPT}
@@ -217,8 +220,12 @@ def aims_block() -> str:
     quick = {
         key: at_equal_time(summary, key) for key in ("modelled_2b_s", "modelled_2b_same_shares_s")
     }
+    own = next(
+        e["overall"]["value"] for e in comparable(summary)
+        if (e["method"], e["budget"]) == ("arr-coc", BUDGET)
+    )  # fmt: skip
     least = min(free["kinds"].items(), key=lambda pair: pair[1]["value"])
-    extra, around = overheads()
+    extra = overhead()
     rows = [
         *(
             (f"share of stock accuracy kept, at {budget:.0%}", f"{100 * bar:g}", percent(kept[budget]),
@@ -237,8 +244,7 @@ def aims_block() -> str:
          all(lead["value"] >= -0.01 for lead in shrunk.values())),
         *(
             (f"best in its time by the 2B stage times, {words}", "ARR-COC",
-             f"{100 * ours['overall']['value']:.1f}; next {next_best(quick[key])}",
-             ours["overall"]["value"] > quick[key][0][1])
+             f"{100 * own:.1f}; next {next_best(quick[key])}", own > quick[key][0][1])
             for key, words in (("modelled_2b_s", "1024 tokens"),
                                ("modelled_2b_same_shares_s", "a glance as large as here"))
         ),
@@ -255,8 +261,8 @@ def aims_block() -> str:
         ("the same, worst kind", "-1 or more", f"{least[0]} {percent(least[1], '+')}",
          least[1]["value"] >= -0.01),
         ("time of glance, maps and preprocessing, of the full look's, 2B shapes", "at most 5",
-         f"{100 * extra:.1f}", extra <= 0.05),
-        ("time of the context in the encoder, the same", "", f"{100 * around:.1f}", None),
+         "{median:.1f} ({min:.1f}-{max:.1f})".format(**{k: 100 * v for k, v in extra.items()}),
+         extra["median"] <= 0.05),
     ]  # fmt: skip
     return "\n".join(aims_table(rows)) + "\n"
 
@@ -269,7 +275,7 @@ def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
     seconds = {(e["method"], e["budget"]): e[key] for e in summary["time"]}
     limit = seconds["arr-coc", BUDGET]
     curves: dict[str, list] = {}
-    for e in summary["methods"]:
+    for e in comparable(summary):
         if e["method"] not in OURS and (e["method"], e["budget"]) in seconds:
             at = seconds[e["method"], e["budget"]]
             curves.setdefault(e["method"], []).append((at, e["overall"]["value"]))

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from arr_coc.peers import names
+from arr_coc.peers.views_methods import VIEWS_METHODS
 from tests.tables_shared import WEIGHTS, aims_table, made_by, marked, percent, times_sooner
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -107,7 +108,10 @@ def answers_block(world: str) -> str:
     ]
     for name, e in by_name.items():
         cells = [f"{e['tokens']:.0f}", percent(e["overall"]), percent(leads.get(name), "+")]
-        cells += [percent(e.get("moment")), percent(e.get("place"))]
+        # Of what is shown shrunk the moments were not told, until they were.
+        moment, place = e.get("moment"), e.get("place")
+        is_told = not VIEWS_METHODS[name]().resizes or (moment and moment["value"])
+        cells += [percent(moment if is_told else None), percent(place)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += ["", *_aims(by_name, leads, world)]
     if world == "clips":
@@ -122,7 +126,7 @@ def _aims(by_name: dict[str, dict], leads: dict[str, dict], world: str) -> list[
     level = [name for name, lead in others.items() if name != "stock" and lead["interval"][0] <= 0]
     measures = [
         ("stock, all kinds alike", stock["overall"], STOCK),
-        ("of stock's right answers kept", ours["against_stock"]["kept"], KEPT),
+        ("share of stock accuracy kept", ours["against_stock"]["kept"], KEPT),
     ]
     if world == "clips":
         measures.append(("answer's place kept", ours["place"], PLACE))
@@ -156,14 +160,17 @@ def _steadiness(by_name: dict[str, dict]) -> list[str]:
     lines += [
         "",
         f"Above {ALIKE:g} where the view or a thing moves: {marked(steady)}. Below {APART:g} at cuts: "
-        f"{marked(new)}.",
+        f"{marked(new)}. The cosine compares the same cells of two moments: blending raises it by itself, "
+        "beside what it does to the answers (arr-coc-unblended is without).",
     ]
     return lines
 
 
 def _alike(found: dict | None, at: str) -> str:
-    if not found or not found.get(f"cosine{at}"):
+    overlap = found and found.get(f"overlap{at}")
+    if not overlap:
         return ""
-    cosine, overlap = found[f"cosine{at}"], found[f"overlap{at}"]
+    if not (cosine := found.get(f"cosine{at}")):
+        return f"({overlap['value']:.2f})"
     low, high = cosine["interval"]
     return f"{cosine['value']:.2f} [{low:.2f}, {high:.2f}] ({overlap['value']:.2f})"

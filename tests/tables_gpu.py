@@ -38,7 +38,8 @@ def gpu_block() -> str:
     text = (
         f"{report['what'].removeprefix('Qwen3-VL ').replace('2b', 'Qwen3-VL-2B')}, {DTYPE}, one "
         f"{machine['gpu']}, pictures in their visual tokens; milliseconds, medians of {repetitions} "
-        f"interleaved repetitions. With every token kept both cuts gave stock's logits "
+        "interleaved repetitions; of questions at once the better of two runs, not interleaved. "
+        "With every token kept both cuts gave stock's logits "
         f"{'bit for bit' if exact else 'not bit for bit'} in {' and '.join(report['dtypes'])}. Made with "
         f"`{report['command']}` ([float16 and the rest](../results/{REPORT.name}))."
     )

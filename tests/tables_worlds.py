@@ -1,12 +1,19 @@
 """The tables of docs/evaluation.md on other sizes and hands, the control, the first word, and the aims."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.tables_shared import aims_table, at_a_fifth, made_by, percent
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from arr_coc.evaluate.summary import summarise
+from tests.tables_shared import BUDGET, aims_table, at_a_fifth, made_by, percent
 
 RESULTS = Path(__file__).parent.parent / "results"
+CONTROL = RESULTS / "control" / "control.jsonl"
 FIRST_WORD = RESULTS / "first-word.json"
 METHODS = ("stock", "downsample", "divprune", "arr-coc")
 ASKED = {
@@ -26,21 +33,36 @@ SHRUNK_LOSES, PLACE, EASY, SOONER = 0.25, 0.92, 0.99, 3.5
 
 def worlds_block() -> str:
     """What the methods answer at each size and hand, at a fifth of the tokens."""
-    lines = [f"| | n | {' | '.join(METHODS)} | share of stock kept |", "|---" * 7 + "|"]
+    lines = [f"| | kinds | n | {' | '.join(METHODS)} | share of stock kept |", "|---" * 8 + "|"]
     made = []
+    of_a_hand = [kind["kind"] for kind in _summary("hand-512")["kinds"]]
     for name, words in ASKED.items():
         summary = _summary(name)
-        found = at_a_fifth(summary)
-        cells = [percent(found[m]["overall"]) if m in found else "" for m in METHODS]
-        kept = percent(found["arr-coc"]["against_stock"]["kept"])
-        n = sum(kind["n"] for kind in summary["kinds"])
-        lines.append(f"| {words} | {n:,} | {' | '.join(cells)} | {kept} |")
+        lines.append(_world_row(words, summary))
+        if len(summary["kinds"]) > len(of_a_hand):  # what the held-out hand is asked, by all hands
+            lines.append(_world_row(words, _of_kinds(name, of_a_hand)))
         made.append(f"[{name}](../results/{name}/summary.json)")
     text = (
-        "In percent, all kinds alike, with 95 % bootstrap intervals over pictures. The commands are in "
+        "In percent, all kinds alike, with 95 % bootstrap intervals over pictures. The held-out hand is "
+        f"asked {', '.join(of_a_hand)}: compare it with the row of those five. The commands are in "
         f"{', '.join(made)}."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
+
+
+def _world_row(words: str, summary: dict[str, Any]) -> str:
+    found = at_a_fifth(summary)
+    cells = [percent(found[m]["overall"]) if m in found else "" for m in METHODS]
+    kept = percent(found["arr-coc"]["against_stock"]["kept"])
+    n = sum(kind["n"] for kind in summary["kinds"])
+    return f"| {words} | {len(summary['kinds'])} | {n:,} | {' | '.join(cells)} | {kept} |"
+
+
+def _of_kinds(name: str, kinds: list[str]) -> dict[str, Any]:
+    """The summary of some kinds of a folder's rows."""
+    table = pq.read_table(RESULTS / name / "rows.parquet")
+    some = table.filter(pc.is_in(table["kind"], pa.array(kinds)))
+    return summarise(some.filter(pc.is_in(some["budget"], pa.array([BUDGET, 1.0]))), 0.0)
 
 
 def world_aims_block() -> str:
@@ -108,10 +130,13 @@ def control_block() -> str:
     most = sorted(kinds.items(), key=lambda pair: -pair[1]["remain"] / pair[1]["n"])[:5]
     often = ", ".join(f"{kind} {one['remain']} of {one['n']}" for kind, one in most)
     low, high = every["interval"]
+    asked = Counter(json.loads(line)["kind"] for line in CONTROL.read_text().splitlines())
     text = (
         f"Of {every['n']:,} right answers {every['remain']:,} remain without their evidence: "
-        f"{100 * every['remain'] / every['n']:.1f} % [{100 * low:.1f}, {100 * high:.1f}] may be guessed, "
-        f"most often {often}. {made_by(summary)}"
+        f"{100 * every['remain'] / every['n']:.1f} % [{100 * low:.1f}, {100 * high:.1f}] (Wilson's "
+        f"interval, over questions) may be guessed, most often {often}. Asked were those "
+        f"{sum(asked.values()):,} of the questions whose evidence is a place, {min(asked.values())} to "
+        f"{max(asked.values())} of a kind. {made_by(summary)}"
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

@@ -368,12 +368,15 @@ def test_a_run_goes_on_in_a_folder_of_results_that_was_published(tmp_path, monke
     for name in ("identity.json", "rows.parquet"):
         shutil.copyfile(published / name, tmp_path / name)
     words = ["--out", str(tmp_path), "--weights", "arr_coc/bundled/arr-coc", "--resume"]
-    words += ["--world", "large", "--hand", "any", "--size", "1024", "1024"]
+    words += ["--world", "large", "--hand", "any", "--size", "1024", "1024", "--seed", "1000000000"]
     identity.open_out(evaluate.parse(words, ""))
     for name in ("identity.json", "rows.parquet"):
         assert (tmp_path / name).read_bytes() == (published / name).read_bytes()
     with pytest.raises(SystemExit, match="this run would add rows of"):
         identity.open_out(evaluate.parse([*words, "--size", "512", "512"], ""))
+    with pytest.raises(SystemExit, match="this run would add rows of"):
+        identity.open_out(evaluate.parse([*words, "--seed", "900000000"], ""))
+    assert len(identity.known_commands(tmp_path)) == 1  # noted before anything is measured
     done = store.done_pairs(store.read_rows(tmp_path))
     blocks = [list(done)[i : i + 256] for i in range(0, len(done), 256)]
     wanted = work.wanted_pairs(["stock", "arr-coc"], [0.2])

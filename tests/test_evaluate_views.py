@@ -39,7 +39,7 @@ def item(evidence=(), needed=1, cuts=(), shows="still") -> ViewsItem:
 
 
 def measured(masks, asked, score=None):
-    reduced = SimpleNamespace(kept=masks, score=score)
+    reduced = SimpleNamespace(kept=masks, score=score, shown=None)
     found = views_rows.evidence_measures(reduced, asked)
     return found | views_rows.coherence_measures(reduced, asked, False)
 
@@ -66,6 +66,14 @@ def test_evidence_is_kept_where_half_of_it_is_at_as_many_moments_as_are_needed()
     assert (two["moment"], two["place"], two["covered_area"]) == (1, 1, 0.75)
     thin = item(((1, (15.0, 0.0, 32.0, 16.0)),))  # a sliver of the first cell
     assert measured(kept((1, 0, 0)), thin)["place"] == 0
+
+
+def test_a_moment_that_is_shown_shrunk_is_kept_and_its_places_are_not():
+    asked = item(((1, (0.0, 0.0, 32.0, 16.0)),))
+    nothing = kept()
+    shrunk = SimpleNamespace(kept=nothing, score=None, shown=(False, True, True, False))
+    found = views_rows.evidence_measures(shrunk, asked)
+    assert (found["moment"], found["place"]) == (1, 0)
 
 
 def test_everything_or_nothing_as_evidence_says_nothing():

@@ -7,7 +7,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from arr_coc import components, digests, naming
+from arr_coc import components, digests, naming, provenance
 from arr_coc.evaluate import store
 from arr_coc.evaluate.questions import other_scenes, other_words
 from arr_coc.evaluate.settings import Settings, methods_of
@@ -16,6 +16,9 @@ WEIGHTS = {"weights", "weights_sha256"}  # what ARR-COC's rows alone depend on
 # Digests of each trained part, which tell what a new file of weights changes.
 WEIGHTS_PARTS = "weights_parts"
 DIGITS = 16  # of a digest, in hex
+MORE = ("max_new_tokens", "dtype")  # settings that change rows as well
+OF_A_SET = ("split", "subset", "reader")
+COMMANDS, MODULE = "commands.json", "arr_coc.evaluate"
 
 
 def open_out(settings: Settings) -> None:
@@ -39,7 +42,24 @@ def open_out(settings: Settings) -> None:
             known = methods_of(settings.world)
             store.forget(out, [name for name, make in known.items() if make().parts & changed])
     path.write_text(json.dumps(own) + "\n")
+    note_command(settings)
     store.merge_parts(out)  # what an interrupted run had measured
+
+
+def note_command(settings: Settings) -> None:
+    """Write down the command before it measures: one that is cut off has rows here, too."""
+    command = provenance.command(MODULE, settings.words)
+    known = [own for own in known_commands(settings.out) if settings.resume and own != command]
+    (settings.out / COMMANDS).write_text(json.dumps([*known, command], indent=1) + "\n")
+
+
+def known_commands(out: Path) -> list[str]:
+    """The commands whose rows are in OUT, the first one first."""
+    for name, key in ((COMMANDS, None), ("summary.json", "commands")):
+        if (out / name).exists():
+            told = json.loads((out / name).read_text())
+            return told if key is None else told.get(key) or [told["command"]]
+    return []
 
 
 def identity(settings: Settings) -> dict[str, Any]:
@@ -58,8 +78,11 @@ def identity(settings: Settings) -> dict[str, Any]:
     if settings.held_out:
         about["held_out"] = settings.held_out
     about |= other_scenes(settings.world, settings.hand)
-    if not (settings.folder or settings.dataset):
-        about |= other_words(settings.manner, settings.instruction)
+    about |= other_words(settings.manner, settings.instruction)
+    more = (*MORE, *OF_A_SET) if settings.dataset else MORE
+    about |= {name: value for name in more if (value := getattr(settings, name))}
+    if not (source or settings.easy_vqa):
+        about["seed"] = settings.seed
     if settings.groups:
         about["groups"] = settings.groups
         about["pace"] = _pace(trained)  # clips are decided by it, and it is in no file of weights

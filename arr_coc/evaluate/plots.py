@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from arr_coc.evaluate.summary import comparable
 from arr_coc.peers.names import OURS, OURS_AFTER, STOCK
 from arr_coc.scenes.drawing import Box
 
@@ -143,7 +144,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 
 def _stock_line(axes: Axes, report: dict[str, Any]) -> None:
-    for entry in report["methods"]:
+    for entry in comparable(report):
         if entry["method"] == STOCK and entry["overall"]:
             axes.axhline(100 * entry["overall"]["value"], color=BLACK, ls="--", lw=1)
 
@@ -157,13 +158,13 @@ def accuracy_against_tokens(report: dict[str, Any]) -> Figure:
     )
     methods = _methods(report)
     for method in methods:
-        entries = [e for e in report["methods"] if e["method"] == method and e["overall"]]
+        entries = [e for e in comparable(report) if e["method"] == method and e["overall"]]
         entries.sort(key=lambda e: e["share"])
         if entries:
             x = [100 * e["share"] for e in entries]
             _line(axes, x, [e["overall"] for e in entries], method, methods)
     axes.set_xscale("log")
-    ticks = sorted({round(100 * e["budget"]) for e in report["methods"]})
+    ticks = sorted({round(100 * e["budget"]) for e in comparable(report)})
     axes.set_xticks(ticks, [f"{t} %" for t in ticks])
     axes.minorticks_off()
     _stock_line(axes, report)
@@ -175,7 +176,7 @@ def accuracy_against_time(report: dict[str, Any]) -> Figure:
     """Overall accuracy against time to first token: measured here, and modelled at 2B shapes."""
     figure = Figure(figsize=(11, 4.8), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    overall = {(e["method"], e["budget"]): e["overall"] for e in report["methods"]}
+    overall = {(e["method"], e["budget"]): e["overall"] for e in comparable(report)}
     methods = _methods(report)
     titles = ("measured on this base", "modelled at the shapes of Qwen3-VL-2B")
     for axes, key, title in zip(panels, ("p50_s", "modelled_2b_s"), titles):
@@ -295,5 +296,6 @@ def failure_sheet(out: Path, misses: Sequence[Miss]) -> Path:
 def _what(report: dict[str, Any]) -> str:
     """How much was asked, for a figure's title."""
     counted = [k for k in report["kinds"] if k["counts"]]
-    n = min((k["n"] for k in counted), default=0)
-    return f"{len(counted)} kinds, n = {n} each"
+    ns = sorted(k["n"] for k in counted) or [0]
+    each = f"{ns[0]}" if ns[0] == ns[-1] else f"{ns[0]} to {ns[-1]}"
+    return f"{len(counted)} kinds, n = {each} each"

@@ -21,6 +21,7 @@ from arr_coc.scenes.scene import KINDS_OF, WORLDS, Scene, make_scene
 PLAIN = "plain"  # of `asking.MANNERS`
 SCENES_PER_BLOCK = 32
 BLOCKS_AT_A_TIME = 4  # drawn side by side to see what their scenes can be asked
+PICTURES = 20  # of each kind of drawn question, at least, where so many are asked
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
 QUESTIONS_PER_BLOCK = 256
 SCENES_QUESTIONS = 48  # of a block of scenes, or more where one scene has more
@@ -165,12 +166,18 @@ class Scenes:
     def _wanted(
         self, start: int, kinds: list[list[str]], count: Counter[str], detail: float
     ) -> list[Ref]:
-        """Those of a block's questions that are still wanted; `count` counts them in, by kind."""
-        refs = []
+        """Those of a block's questions that are still wanted; `count` counts them in, by kind.
+
+        A kind is asked of `PICTURES` pictures and more, or each time of another: an interval that is taken
+        over few pictures says nothing.
+        """
+        refs, most = [], max(1, self.n // PICTURES)
         for seed, kinds_of_scene in enumerate(kinds, start=start):
+            here: Counter[str] = Counter()
             for index, kind in enumerate(kinds_of_scene):
-                if kind in self.kinds and count[kind] < self.n:
+                if kind in self.kinds and count[kind] < self.n and here[kind] < most:
                     count[kind] += 1
+                    here[kind] += 1
                     refs.append(Ref(str(seed), index, detail))
         return refs
 

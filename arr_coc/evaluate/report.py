@@ -6,7 +6,6 @@ from them.
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ import torch
 from arr_coc import provenance
 from arr_coc.evaluate import plots, store, summary
 from arr_coc.evaluate.control import read, summarise_control, write_control
-from arr_coc.evaluate.identity import identity
+from arr_coc.evaluate.identity import identity, known_commands
 from arr_coc.evaluate.questions import Source
 from arr_coc.evaluate.rows import budget_tokens
 from arr_coc.evaluate.settings import Settings, methods_of
@@ -64,12 +63,12 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
     timed = out / "time.json"
     device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     header, own = provenance.header(MODULE, settings.words, device), identity(settings)
-    earlier = earlier_commands(out, header["command"]) if settings.resume else []
+    commands = known_commands(out)
     report = {
         "what": f"{source.name} on {own['base']}",
         **header,
         "machine": header["machine"] | {"workers": settings.workers},
-        "commands": [*earlier, header["command"]],
+        "commands": commands,
         "minutes": round((time.time() - started) / 60, 1),
         "identity": own,
         "data": source.about,
@@ -80,8 +79,10 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
         "time": json.loads(timed.read_text())["summary"] if timed.exists() else [],
     }
     order = list(methods_of(settings.world))
-    for key, method in (("methods", "method"), ("pairs", "against"), ("time", "method")):
-        report[key].sort(key=lambda e: (e.get("detail"), order.index(e[method]), e["budget"]))
+    for part in (report, *report["shared"]):
+        for key, method in (("methods", "method"), ("pairs", "against"), ("time", "method")):
+            if key in part:
+                part[key].sort(key=lambda e: (e.get("detail"), order.index(e[method]), e["budget"]))
     (out / "summary.json").write_text(json.dumps(report, indent=1) + "\n")
     if settings.world in VIEWS_WORLDS:  # the figures are of one picture
         return report
@@ -89,16 +90,6 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
     if misses := worst_misses(settings, source, table):
         plots.failure_sheet(out, misses)
     return report
-
-
-def earlier_commands(out: Path, command: str) -> list[str]:
-    """The other commands whose rows are in OUT, the first one first."""
-    path = out / "summary.json"
-    if not path.exists():
-        return []
-    before = json.loads(path.read_text())
-    commands = before.get("commands") or [before["command"]]
-    return [earlier for earlier in commands if earlier != command]
 
 
 def worst_misses(settings: Settings, source: Source, table: store.Table) -> list[plots.Miss]:

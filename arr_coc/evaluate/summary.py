@@ -20,6 +20,9 @@ BOX_MEASURES = ("coverage", "covered_area", "pointing", "own_auc")
 COHERENCE = ("cosine", "cosine_cut", "dips", "overlap", "overlap_cut")
 VIEWS_MEASURES = ("seconds", "moment", "place", "on_evidence", *COHERENCE)
 MEASURES = ("right", "anls", "entropy", "tokens", "native", *BOX_MEASURES, *VIEWS_MEASURES)
+# What is told of methods on the questions that all of them answered.
+SHARED = ("method", "against", "budget", "detail", "tokens", "share", "overall", "coverage")
+SHARED += ("against_stock",)
 KEPT_FLOOR = 0.05  # stock accuracy under which a share of it says nothing
 
 
@@ -55,15 +58,74 @@ def summarise(table: pa.Table, floor: float) -> dict[str, Any]:
 
     Returns:
         `methods`, one entry per scale of detail, method and budget; `pairs`, ARR-COC against each
-        peer; `kinds`, the n and stock accuracy of each and whether it counts.
+        peer; `kinds`, the n and stock accuracy of each and whether it counts; `shared`, the same of the
+        questions that every method answered at a budget, where some answered more.
     """
-    report: dict[str, Any] = {"kinds": [], "methods": [], "pairs": []}
+    report: dict[str, Any] = {"kinds": [], "methods": [], "pairs": [], "shared": []}
     for detail, answers in by_detail(table).items():
         part = DetailSummary(answers, detail, floor)
         report["kinds"] += part.kinds()
         report["methods"] += [part.method(pair) for pair in answers.values]
         report["pairs"] += part.pairs()
+        report["shared"] += [
+            {"budget": budget, **_entries(DetailSummary(same, detail, floor))}
+            for budget, same in shared(answers).items()
+        ]
     return report
+
+
+def _entries(part: "DetailSummary") -> dict[str, Any]:
+    """What is compared between methods, without the kinds of each."""
+    methods = [part.method(pair) for pair in part.answers.values]
+    for entry in methods:
+        if "against_stock" in entry:
+            entry["against_stock"] = {"overall": entry["against_stock"]["overall"]}
+    return {
+        "kinds": part.kinds(),
+        "methods": [{key: e[key] for key in SHARED if key in e} for e in methods],
+        "pairs": [{key: e[key] for key in SHARED if key in e} for e in part.pairs()],
+    }
+
+
+def shared(answers: Answers) -> dict[float, Answers]:
+    """By budget what all its methods and stock answered; only where one of them answered more."""
+    found = {}
+    for budget in answers.budgets:
+        pairs = [pair for pair in answers.values if pair == FULL or pair[1] == budget]
+        given = np.array([~np.isnan(answers.values[pair]["right"]) for pair in pairs])
+        every = given.all(0)
+        if every.any() and given.sum(1).max() > every.sum():
+            values = {
+                pair: {name: column[every] for name, column in answers.values[pair].items()}
+                for pair in pairs
+            }
+            kinds, pictures = (
+                np.unique(own[every], return_inverse=True)
+                for own in (answers.kinds, answers.pictures)
+            )
+            names = tuple(answers.kind_names[i] for i in kinds[0])
+            shows = answers.shows[every]
+            found[budget] = Answers(names, kinds[1], pictures[1], values, shows)
+    return found
+
+
+def comparable(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries of `methods`, of a budget's shared questions where some methods answered more.
+
+    Stock's is that of the fewest questions.
+    """
+    shares = {(part["budget"], e["detail"], e["method"]): e
+              for part in report.get("shared", []) for e in part["methods"]}  # fmt: skip
+    found = []
+    for entry in report["methods"]:
+        if entry["budget"] == FULL[1]:
+            own = [e for (_, detail, method), e in shares.items()
+                   if (detail, method) == (entry["detail"], entry["method"])]  # fmt: skip
+            found.append(min([entry, *own], key=lambda e: (e["overall"] or {"n": 0})["n"]))
+        else:
+            key = entry["budget"], entry["detail"], entry["method"]
+            found.append(shares.get(key, entry))
+    return found
 
 
 def by_detail(table: pa.Table) -> dict[float, Answers]:

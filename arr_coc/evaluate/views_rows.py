@@ -73,7 +73,7 @@ def _answered(
 
 
 def evidence_measures(reduced: ReducedViews, item: ViewsItem) -> dict[str, float | None]:
-    """Whether the moments and places that hold the answer were kept, at native resolution.
+    """Whether the moments that hold the answer were kept, and its places at native resolution.
 
     Returns:
         The columns `moment`, `place`, `covered_area` and `on_evidence`; all None where everything is
@@ -88,7 +88,8 @@ def evidence_measures(reduced: ReducedViews, item: ViewsItem) -> dict[str, float
     for number, own in boxes.items():
         cells = box_cells(own, sizes[number], kept[number].shape)
         covered.append(float((cells * (kept[number] >= 1)).sum() / cells.sum()))
-    seen = sum(bool(kept[number].any()) for number in boxes)
+    shown = reduced.shown or [own.any() for own in kept]
+    seen = sum(bool(shown[number]) for number in boxes)
     measures["moment"] = float(seen >= item.needed)
     measures["place"] = float(sum(share >= KEPT for share in covered) >= item.needed)
     best = sorted(covered, reverse=True)[: item.needed]

@@ -148,7 +148,9 @@ class PixelPrune(Peer):
             cells = pixels.unfold(1, unit, unit).unfold(2, unit, unit)  # (3, h, w, u, u)
             units = cells.permute(1, 2, 0, 3, 4).flatten(2)  # (h, w, 3 * u * u)
             index, residual = selection.pixelprune_select(units, call.budget)
-        return call.reduced(call.encode_before(index), index, residual.clamp(max=255))
+        # The first unit is kept whatever it shows.
+        score = residual.masked_fill(residual.isinf(), 0)
+        return call.reduced(call.encode_before(index), index, score)
 
 
 class ViCrop(Peer):

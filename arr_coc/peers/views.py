@@ -35,6 +35,7 @@ class ReducedViews:
         score: `(h, w)` float32 on the CPU of each native moment or picture, the method's relevance; None
             where it has none.
         realization: the whole decision, for ARR-COC.
+        shown: of a method that resizes, whether each native moment or picture is seen at all.
     """
 
     held: tuple[TokenSet, ...]
@@ -43,6 +44,7 @@ class ReducedViews:
     seconds: dict[str, float]
     score: tuple[Tensor, ...] | None = None
     realization: Moments | None = None
+    shown: tuple[bool, ...] | None = None
 
     @property
     def tokens(self) -> TokenSet:

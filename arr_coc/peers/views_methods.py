@@ -62,7 +62,8 @@ class Resized(ViewsPeer):
             torch.full(picture.grid, float(grids.get(number) == picture.grid))
             for number, picture in enumerate(views.pictures)
         )
-        return ReducedViews(held, kept, prompt, call.seconds)
+        shown = tuple(number in grids for number in range(len(views.pictures)))
+        return ReducedViews(held, kept, prompt, call.seconds, shown=shown)
 
     def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
         """The numbers of the moments or pictures that stay, rising, and rows and columns of each."""
