@@ -99,7 +99,7 @@ def uniform(grid: tuple[int, int], budget: int) -> Allocation:
     """
     h, w = grid
     check_budget(budget, h * w)
-    rows = min(h, max(1, round((budget * h / w) ** 0.5)))
+    rows = min(h, budget, max(1, round((budget * h / w) ** 0.5)))
     columns = min(w, max(1, budget // rows))
     ys = ((torch.arange(rows) + 0.5) * h / rows).long()
     xs = ((torch.arange(columns) + 0.5) * w / columns).long()

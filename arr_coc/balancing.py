@@ -34,10 +34,10 @@ EPS = 1e-6
 # What a question's words suggest, per tension: each word that occurs moves the tension there.
 # Compared as prefixes of whole words, in this order; English only, everything else stays neutral.
 LEXICON = {
-    "fine": ("read|number|text|word|letter|date|price|cost|total|sign|plate|label|formula|code|say|"
+    "fine": (r"read|number|text|word|letter|date|price|costs?\b|total|sign|plate|label|formula|code|say|"
              "written|emblem|badge|logo|symbol|small|tiny|detail|how much", (0.15, 1.0, 0.95)),
-    "target": ("where|colou?r|which|who|what is on|is there|find|locate", (0.25, 0.65, 0.92)),
-    "many": ("how many|count|all|every|each|number of", (0.4, 0.45, 0.9)),
+    "target": (r"where|colou?r|which|who\b|whose|whom|what is on|is there|find|locate", (0.25, 0.65, 0.92)),
+    "many": (r"how many|counts?\b|counting|all|every|each|number of", (0.4, 0.45, 0.9)),
     "whole": ("describe|scene|picture|image|happening|summar|overall|photo|mood|style|weather|general",
               (0.75, 0.35, 0.55)),
 }  # fmt: skip

@@ -237,7 +237,7 @@ class Config:
             one_of(self.tier, "tier", TIER_NAMES)
         if self.surroundings is not None and self.surroundings < 0:
             raise ValueError(f"surroundings is {self.surroundings}, allowed is 0 or more")
-        if not self.halo >= 0:
+        if not 0 <= self.halo < float("inf"):
             raise ValueError(f"halo is {self.halo}, allowed is 0 or more")
         if self.decay is not None and not 0 <= self.decay < 1:
             raise ValueError(f"decay is {self.decay}, allowed is 0 up to, but not, 1")

@@ -137,7 +137,7 @@ class TemporalRealizer(Realizer):
             times = self.host.seconds(views)
             textures, moved, cuts = seen(frames, grids, times is not None)
             coupled, source = self._coupled(views, question, glances, textures, grids)
-            if coupled and times is not None and lean:
+            if glances and coupled and times is not None and lean:
                 coupled = motion.upright(coupled, lean)
             maps = [
                 (

@@ -45,6 +45,14 @@ def test_uniform_spends_any_budget_exactly_and_spreads(grid):
     assert torch.equal(uniform(grid, n).native_index(), torch.arange(n))
 
 
+@pytest.mark.parametrize("grid, budget", [((64, 8), 4), ((48, 12), 2), ((8, 64), 4)])
+def test_uniform_covers_long_grids_from_end_to_end(grid, budget):
+    rows, columns = uniform(grid, budget).cells[:, 1:].T.double()
+    for at, size in ((rows, grid[0]), (columns, grid[1])):
+        if size == max(grid):
+            assert at.min() < size / budget and at.max() >= size - size / budget - 1
+
+
 def test_uniform_reaches_every_quarter_of_the_grid():
     cells = uniform((16, 16), 51).cells
     quarters = (cells[:, 1] // 8) * 2 + cells[:, 2] // 8

@@ -11,6 +11,7 @@ from arr_coc.balancing import (
     lexical_tensions,
     lexical_tier,
     map_statistics,
+    word_kinds,
 )
 from arr_coc.config import NEUTRAL, TIERS, Tensions
 
@@ -35,6 +36,16 @@ def test_fine_reading_particularizes_and_whole_scenes_compress():
     assert lexical_tensions("where is the bird?").focus >= 0.7
     many = lexical_tensions("how many birds are there?").spread
     assert many > lexical_tensions("where is the bird?").spread > fine.spread
+
+
+def test_a_word_that_only_begins_like_another_says_nothing_of_it():
+    assert word_kinds("Describe the whole scene.") == ["whole"]
+    assert lexical_tier("Summarize the whole picture") == "fast"
+    assert word_kinds("whose hat is it?") == ["target"] and word_kinds("who is there?") == [
+        "target"
+    ]
+    assert "many" not in word_kinds("a country house") and "fine" not in word_kinds("the costume")
+    assert word_kinds("count the birds") == ["many"] and word_kinds("what costs least?") == ["fine"]
 
 
 def test_unknown_languages_and_words_stay_neutral():

@@ -69,6 +69,19 @@ def test_the_colour_is_in_the_box(many, kind):
     assert all(_holds(scene, q.boxes[0], q.answer) for scene, q in pairs)
 
 
+def test_nobody_asks_for_what_the_background_shows_as_well():
+    asked = [
+        (scene.setting, question)
+        for scene in (make_scene(DEV_SEED + i, kinds=["exists", "count"]) for i in range(120))
+        for question in scene.questions
+    ]
+    streets = [question.text for setting, question in asked if setting == "street"]
+    assert len(streets) > 20
+    negative = [q.text for setting, q in asked if setting == "street" and q.answer == "no"]
+    assert negative and not any("house" in text for text in negative)
+    assert "star" not in drawing.EMBLEM_SHAPES  # a thing that is asked for
+
+
 def test_emblems_are_small_and_grow_with_detail():
     for detail, low, high in ((1.0, 20, 28), (0.5, 10, 14), (2.0, 30, 56)):
         sides = []

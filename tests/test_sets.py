@@ -86,7 +86,33 @@ def test_visual_cot_from_its_lines_and_a_folder_of_pictures(tmp_path):
     # The picture is half as large as the set's `width` and `height` say: so are its boxes.
     assert [item.boxes for item in found] == [((64, 64, 128, 160),)] * 2
     assert all(map(is_red, found)) and {item.kind for item in found} == {"gqa"}
-    assert found[0].truths == ("red",) and found[0].ref.picture == "gqa/gqa/a.jpg"
+    assert found[0].truths == ("red",) and found[0].ref.picture == "gqa/a.jpg"
+
+
+def test_a_picture_of_visual_cot_is_called_the_same_in_one_folder_or_in_several(tmp_path):
+    lines = "\n".join(json.dumps(row) for row in visual_cot_rows())
+    (tmp_path / "rows.jsonl").write_text(lines)
+    photo().save(tmp_path / "a.jpg", quality=95)
+    assert items(Folder(tmp_path, pictures=tmp_path))[0].ref.picture == "gqa/a.jpg"
+
+
+def test_files_of_a_split_are_read_and_no_others(tmp_path):
+    for name in ("train.parquet", "test-00000-of-00001.parquet"):
+        row = {"image": photo(), "question": f"of {name}?", "answers": ["red"]}
+        folder = parquet(tmp_path, [row], name=name)
+    for split in ("train", "test"):
+        (one,) = items(Local(set_rows(folder, split)))
+        assert one.question.startswith(f"of {split}")
+    with pytest.raises(ValueError, match=r"has the splits \['test', 'train'\], not 'validation'"):
+        set_rows(folder, "validation")
+
+
+@pytest.mark.parametrize("given, truths", [(4, ("4",)), (0, ("0",)), ([2, "two"], ("2", "two"))])
+def test_answers_may_be_numbers(given, truths):
+    assert asked.truths_of(given) == truths
+    for bad in (None, [], "", object()):
+        with pytest.raises(asked.BadRow):
+            asked.truths_of(bad)
 
 
 def test_vqav2_from_parquet_with_ten_people_a_question(tmp_path):

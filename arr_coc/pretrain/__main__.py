@@ -30,6 +30,7 @@ from arr_coc import provenance
 from arr_coc.commands import run_command
 from arr_coc.pretrain.card import CLIPS, CLOCK, EASY_VQA, LARGE
 from arr_coc.pretrain.loop import teach_readouts, train
+from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.quicker import compile_text
 from arr_coc.pretrain.run import Run, begin, publish
 from arr_coc.pretrain.scores import (
@@ -139,6 +140,8 @@ def _check(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
         parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")
     if values["largest"] is not None and values["largest"] < large.SIDES[0]:
         parser.error(f"--largest {values['largest']} is below {large.SIDES[0]} pixels")
+    if values["largest"] is not None and values["largest"] % CELL:
+        parser.error(f"--largest {values['largest']} is no multiple of {CELL} pixels")
     if values["readouts_first"] < 0:
         parser.error(f"--readouts-first {values['readouts_first']} is below 0")
     if values["readouts_first"] and not (values["init"] and values["stages"]):

@@ -92,6 +92,16 @@ class Batch(NamedTuple):
         return {key: value.to(device) for key, value in self.cells.items()}
 
 
+def check_seeds(first_seed: int, steps: int, world: int) -> None:
+    """Raise ValueError where so many steps of so many processes may reach the seeds of evaluation."""
+    last = first_seed + steps * world * SEEDS_PER_BATCH + several.MOST * several.SEED_STRIDE
+    if last > DEV_SEED:
+        raise ValueError(
+            f"{steps} steps from seed {first_seed} may reach {last}; seeds for evaluation begin at "
+            f"{DEV_SEED}"
+        )
+
+
 class Batches(Dataset):
     """Batch number i of a run: a function of `first_seed` and i alone, so a run can resume.
 

@@ -16,7 +16,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, Subset
 
 from arr_coc.pretrain.checkpoints import last_checkpoint, save_checkpoint
-from arr_coc.pretrain.data import Batch, Batches
+from arr_coc.pretrain.data import Batch, Batches, check_seeds
 from arr_coc.pretrain.run import Run, publish
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.stages import LOSSES
@@ -101,13 +101,15 @@ def teach_readouts(run: Run, accelerator: Accelerator, settings: Settings) -> No
 
 
 def draw_batches(run: Run, accelerator: Accelerator, settings: Settings) -> Iterator[Batch]:
-    """The remaining batches of the stage for this process."""
+    """The remaining batches of the stage for this process; raises as `data.check_seeds`."""
     steps = settings.steps[run.stage]
+    first_seed = FIRST_SEED[run.stage] + settings.seed_offset
+    check_seeds(first_seed, steps, accelerator.num_processes)
     data = Batches(
         at_most(STAGE_VIEWS[settings.world][run.stage], settings.largest),
         tokens=settings.tokens,
         steps=steps,
-        first_seed=FIRST_SEED[run.stage] + settings.seed_offset,
+        first_seed=first_seed,
         rank=accelerator.process_index,
         world=accelerator.num_processes,
         most=settings.most,

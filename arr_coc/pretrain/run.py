@@ -92,6 +92,7 @@ class Run:
 
 def begin(settings: Settings) -> Run:
     """A fresh run, one from published weights (`--init`), or the checkpoint in `--work`."""
+    torch.manual_seed(settings.seed)  # new rows are the same in every process
     if settings.init:
         model, tokenizer = pretrain_model.load(settings.init)
         if settings.stages:  # the scenes may have learned new words since

@@ -35,7 +35,8 @@ COLOURS = {
 }
 HOSTS = ("sign", "flag", "door", "shirt")  # things that carry an emblem, a number or a word
 SETTINGS = ("field", "street", "room", "table", "pattern")
-EMBLEM_SHAPES = ("disc", "square", "triangle", "diamond", "star")
+# Not a star, which is a thing that is asked for and counted.
+EMBLEM_SHAPES = ("disc", "square", "triangle", "diamond", "cross")
 
 _MOSTLY_INK = 0.8  # icons with more ink than this share of their silhouette are solid shapes
 _PASTELS = ((214, 232, 245), (246, 232, 214), (225, 240, 222), (240, 226, 238), (238, 238, 230))
@@ -195,12 +196,15 @@ def draw_emblem(picture: Image.Image, shape: str, rgb: RGB, host_rgb: RGB, box: 
 
 def _outline(shape: str, size: float) -> list[tuple[float, float]]:
     """Corner points of an emblem's symbol in a `size` x `size` square."""
-    corners = {"disc": 24, "square": 4, "triangle": 3, "diamond": 4, "star": 10}[shape]
+    if shape == "cross":
+        near, far = 0.12, 0.36
+        arm = [(-near, -far), (near, -far), (near, -near), (far, -near), (far, near), (near, near)]
+        corner = [*arm, *((-x, -y) for x, y in arm)]  # the other half is the same, turned
+        return [(size * (0.5 + x), size * (0.5 + y)) for x, y in corner]
+    corners = {"disc": 24, "square": 4, "triangle": 3, "diamond": 4}[shape]
     start = np.pi / 4 if shape == "square" else -np.pi / 2
     angles = start + 2 * np.pi * np.arange(corners) / corners
     radius = np.full(corners, 0.33 if shape == "disc" else 0.38) * size
-    if shape == "star":
-        radius[1::2] *= 0.5
     points = size / 2 + radius[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1)
     return [tuple(point) for point in points]
 

@@ -95,7 +95,11 @@ def _ask_still(rng: Rng, kind: str, told: Told) -> Iterator[ClipQuestion]:
             kind_of = actor.detail_kind if detail_box else None
             detail = actor.detail if detail_box else None
             things.append(Thing(actor.name, actor.colours[0], box, kind_of, detail, detail_box))
-    for asked in questions.ask(rng, kind, things, told.size, setting="", counted=None):
+    # A thing at the edge of a moving view is wholly there in no moment, and is there all the same.
+    scenery = [actor.name for actor in told.actors] + ["house"]
+    for asked in questions.ask(
+        rng, kind, things, told.size, setting="", counted=None, scenery=scenery
+    ):
         evidence = tuple(place for box in asked.boxes for place in by_box[box])
         yield ClipQuestion(asked.text, asked.answer, kind, evidence)
 

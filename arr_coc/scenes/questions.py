@@ -80,18 +80,23 @@ def ask(
     """The questions of one kind that a picture of `size` with these things can be asked.
 
     `setting` is what the whole picture shows, `counted` the name of the things to count, if any;
-    nobody asks whether there are things of the `scenery`, which are not on the list.
+    nobody asks whether there are things of the `scenery`, or how many, which are not on the list.
     """
     if kind == "setting":
         yield Question(phrased(rng, "setting"), setting, "setting")
     elif kind == "count":
-        yield from _ask_count(rng, things, counted)
+        yield from _ask_count(rng, things, None if counted in scenery else counted)
     elif kind == "exists":
         yield from _ask_exists(rng, things, scenery)
     elif kind in _DETAIL_OF:
         yield from _ask_detail(rng, things, kind)
     else:
         yield from _ASKERS[kind](rng, things, size)
+
+
+def scenery_of(setting: str) -> tuple[str, ...]:
+    """Things that the background of a setting shows as well."""
+    return ("house",) if setting == "street" else ()
 
 
 _DETAIL_OF = {  # kind of question -> kind of detail it reads
@@ -124,7 +129,7 @@ def _ask_exists(rng: Rng, things: Sequence[Thing], scenery: Sequence[str]) -> It
     present = [name for name in glyph_names() if any(t.name == name for t in things)]
     absent = [name for name in glyph_names() if name not in (*present, *scenery)]
     for _ in range(2):
-        exists = bool(present) and rng.random() < 0.5
+        exists = bool(present) and (rng.random() < 0.5 or not absent)
         name = str(rng.choice(present if exists else absent))
         boxes = tuple(thing.box for thing in things if thing.name == name)
         yield Question(phrased(rng, "exists", name), "yes" if exists else "no", "exists", boxes)

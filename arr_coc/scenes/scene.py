@@ -24,7 +24,7 @@ from arr_coc.scenes.parts import (
     apart,
     two_colours,
 )
-from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, ask
+from arr_coc.scenes.questions import CHART_KINDS, KINDS, PANEL_KINDS, ask, scenery_of
 
 __all__ = [
     "DETAIL_CODE",
@@ -110,7 +110,15 @@ def make_scene(
     questions = tuple(
         question
         for kind in fitting
-        for question in ask(rng, kind, canvas.things, size, setting=setting, counted=counted)
+        for question in ask(
+            rng,
+            kind,
+            canvas.things,
+            size,
+            setting=setting,
+            counted=counted,
+            scenery=scenery_of(setting),
+        )
     )
     things = tuple(canvas.things)
     return Scene(seed, canvas.finished(), questions, things, setting, canvas.things_map)

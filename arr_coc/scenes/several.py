@@ -54,6 +54,7 @@ def _ask_which(rng: Rng, scenes: Sequence[Scene]) -> Iterator[ClipQuestion]:
     names = _names(scenes)
     for place in rng.permutation(len(scenes))[:MOST_ASKED]:
         others = set().union(*names[:place], *names[place + 1 :])
+        others |= {"house"}  # a street shows some in its background
         own = [thing for thing in scenes[place].objects if thing.name not in others]
         if own:
             thing = own[rng.integers(len(own))]

@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
@@ -146,12 +146,13 @@ class Counts:
 
 
 def truths_of(answers: object) -> tuple[str, ...]:
-    """Answers as sets give them: one string, strings, or records with an `answer`.
+    """Answers as sets give them: one string or number, several, or records with an `answer`.
 
     Raises:
         BadRow: where there are none.
     """
-    several = [answers] if isinstance(answers, str) else list(answers or ())
+    is_one = isinstance(answers, str | int | float)
+    several = [answers] if is_one else list(answers) if isinstance(answers, Iterable) else []
     truths = (each["answer"] if isinstance(each, dict) else each for each in several)
     truths = tuple(str(truth).strip() for truth in truths if truth is not None)
     truths = tuple(truth for truth in truths if truth)

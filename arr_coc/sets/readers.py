@@ -46,7 +46,8 @@ def _question(row: Row) -> str:
 def _plain(row: Row) -> list[Asked]:
     """`question`, `answers` or `answer`; `boxes` in pixels and `kind` where there are any."""
     answers = row.get("answers")
-    truths = truths_of(row.get("answer") if answers is None or len(answers) == 0 else answers)
+    is_none = answers is None or (hasattr(answers, "__len__") and len(answers) == 0)
+    truths = truths_of(row.get("answer") if is_none else answers)
     kind = str(row.get("kind") or "all")
     return [Asked(_question(row), truths, boxes_of(row.get("boxes")), kind=kind)]
 
@@ -92,10 +93,12 @@ def _bounding_docs(row: Row) -> Iterable[Asked | BadRow]:
             yield BadRow("with a box that is no numbers", f"boxes {located}, expected fours")
             continue
         boxes = tuple((x, y, x + w, y + h) for w, h, x, y in located)
-        truths = truths_of([answer["value"] for answer in answers])
-        yield Asked(
-            _question(entry), truths, boxes, DOCUMENT, str(row.get("source") or "all"), page - 1
-        )
+        try:
+            question, truths = _question(entry), truths_of([answer["value"] for answer in answers])
+        except BadRow as bad:
+            yield bad
+            continue
+        yield Asked(question, truths, boxes, DOCUMENT, str(row.get("source") or "all"), page - 1)
 
 
 def _cauldron(row: Row) -> Iterable[Asked | BadRow]:

@@ -128,9 +128,8 @@ def picture_key(row: dict[str, Any], reader: Reader, stored: Any, page: int) -> 
         value = row.get(column)
         if isinstance(value, str | int) and value != "":
             # Sets that are made of several name pictures anew in each.
-            within = (
-                f"{row['dataset']}/" if reader.name == "visual-cot" and row.get("dataset") else ""
-            )
+            within = f"{row.get('dataset') or ''}/" if reader.name == "visual-cot" else ""
+            within = "" if within == "/" or str(value).startswith(within) else within
             return f"{within}{value}" + (f"#{page + 1}" if page else "")
     if isinstance(stored, str):
         return _portable(stored)
@@ -236,13 +235,21 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 # --- `datasets` ---
 
 
+SPLITS = {"train", "training", "validation", "valid", "val", "dev", "test"}
+
+
+def _split_of(name: str) -> str:
+    """A file's name up to the first dash: `test` of test.parquet and of test-0-of-2.parquet."""
+    return Path(name).stem.split("-")[0]
+
+
 def set_rows(
     path: Path, split: str, reader: str | None = None, pictures: Path | None = None
 ) -> LocalRows:
     """The rows of a parquet file, a folder of them, or a `save_to_disk` folder."""
     datasets = _library()
     files = sorted(glob.glob(str(path / "**/*.parquet"), recursive=True)) or [str(path)]
-    of_split = [name for name in files if Path(name).name.startswith(f"{split}-")]
+    of_split = [name for name in files if _split_of(name) == split]
     try:
         if path.is_dir() and not list(path.glob("**/*.parquet")):
             found = datasets.load_from_disk(str(path))
@@ -251,6 +258,9 @@ def set_rows(
                     raise ValueError(f"{path} has the splits {sorted(found)}, not {split!r}")
                 found = found[split]
         else:
+            named = {_split_of(name) for name in files}
+            if not of_split and path.is_dir() and named & SPLITS:
+                raise ValueError(f"{path} has the splits {sorted(named)}, not {split!r}")
             found = datasets.Dataset.from_parquet(of_split or files)
     except ValueError:
         raise

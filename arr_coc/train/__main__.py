@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from transformers import TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc.commands import run_command
 from arr_coc.components import Components, for_base
@@ -35,7 +34,16 @@ from arr_coc.train.publishing import initial, publish, runs_of
 from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
-from arr_coc.train.trainer import BEST_BY, Clock, Guard, KeepBest, PartsTrainer, Spent, Watch
+from arr_coc.train.trainer import (
+    BEST_BY,
+    Clock,
+    Guard,
+    KeepBest,
+    PartsTrainer,
+    Spent,
+    Watch,
+    last_checkpoint,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = training_arguments(settings)
     learner = learner_for(settings, options.device)
     earlier = runs_of(settings.init)
-    last = get_last_checkpoint(options.output_dir) if settings.resume else None
+    last = last_checkpoint(options.output_dir) if settings.resume else None
     questions = held_out(settings) if settings.eval_n else None
     trainer = trainer_for(learner, options, settings, Spent.at(last), questions)
     trainer.train(resume_from_checkpoint=last)

@@ -117,7 +117,7 @@ def _lesson(asked: ClipQuestion, moments: Moments, size: tuple[int, int]) -> Les
         for view in moments.views
     )
     moved = tuple(view.textures[:, MOTION.index].clone() for view in moments.views)
-    evidence = torch.stack([covered(own, size, grid) for own in boxes])
+    evidence = torch.stack([covered(own, size, grid) for own in boxes]).to(moved[0].device)
     return Lesson(moments, maps, moved, evidence, asked.needed)
 
 

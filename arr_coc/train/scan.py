@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc import provenance
 from arr_coc.commands import run_command
@@ -39,7 +38,7 @@ from arr_coc.train.publishing import initial, publish, runs_of
 from arr_coc.train.report import KindMeans
 from arr_coc.train.settings import BASE_MOVED
 from arr_coc.train.sources import scene_items
-from arr_coc.train.trainer import Clock, ClockedTrainer, Spent
+from arr_coc.train.trainer import Clock, ClockedTrainer, Spent, last_checkpoint
 from arr_coc.words import Words
 
 MODULE = "arr_coc.train.scan"
@@ -207,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
     earlier = runs_of(args.init)
     scanner = Scanner(host, parts.scan)
-    last = get_last_checkpoint(options.output_dir) if args.resume else None
+    last = last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
     scenes = {"world": args.world, "hand": args.hand}
     # Nothing is thinned out: what things are called is learned by asking for all of them.

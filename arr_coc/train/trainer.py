@@ -21,6 +21,7 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
+from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc.qwen.finite import is_finite
 from arr_coc.train.batching import ByGrid
@@ -181,6 +182,11 @@ class Guard(TrainerCallback):
                 f"{learner.host.model.dtype}: a lower --lr may help"
             )
         learner.zero_grad()
+
+
+def last_checkpoint(folder: str | None) -> str | None:
+    """The newest of a folder's checkpoints; None where there is none, or no folder yet."""
+    return get_last_checkpoint(folder) if folder and Path(folder).is_dir() else None
 
 
 class ClockedTrainer(Trainer):
