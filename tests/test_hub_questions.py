@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from pathlib import Path
 
 import datasets
 import duckdb
@@ -69,7 +70,11 @@ def evaluation(folder, names) -> None:
 
 def staged(files, tmp_path):
     out = tmp_path / "repo"
-    hub_files.stage(files, out)
+    for name, source in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(source, Path):
+            source = source.read_bytes()
+        (out / name).write_bytes(source if isinstance(source, bytes) else source.encode())
     return out
 
 
