@@ -154,7 +154,9 @@ def test_at_another_budget_the_map_follows_and_the_answers_say_that_they_do_not(
     # What else is shown of it is the decision's own.
     tab.locator("label[for=arr-view-heat]").click()
     expect(tab.locator("#arr-look")).to_have_attribute("data-stale", "with another budget")
+    expect(tab.locator(".arr-readout")).to_contain_text("Point at a place")
     tab.locator("label[for=arr-view-kept]").click()
+    expect(tab.locator(".arr-readout")).to_contain_text("84 of 256 places")
     expect(tab.locator("#arr-look")).not_to_have_attribute("data-stale", "with another budget")
 
 

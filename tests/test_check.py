@@ -268,11 +268,11 @@ def test_the_page_shows_it_in_the_tooltip_of_the_model(monkeypatch, tmp_path):
     loader = Loader()
     loader.load("cpu")
     header = shown_by(loader, tmp_path)
-    assert loader.error is None and 'title="The base model both looks share. Checked at' in header
+    assert loader.error is None and 'title="Both looks share this base model. Checked at' in header
     assert "bit for bit" in header
     lent = Loader(warm=False)  # on ZeroGPU there is no GPU yet
     lent.load("cpu")
-    assert lent.health == "" and 'title="The base model both looks share."' in shown_by(
+    assert lent.health == "" and 'title="Both looks share this base model."' in shown_by(
         lent, tmp_path
     )
 

@@ -240,7 +240,7 @@ def what_runs(
     notices: Sequence[str] = (), base: str = "", weights: str = "", health: str = ""
 ) -> tuple[str, str]:
     """Of the base and of the weights: where they are from, and what else should be known of them."""
-    of_base = "The base model both looks share" + (f": {base}." if base else ".")
+    of_base = "Both looks share this base model" + (f": {base}." if base else ".")
     of_weights = f"ARR-COC weights: {weights}." if weights else "ARR-COC weights."
     return f"{of_base} {health}".strip(), " ".join((of_weights, *notices))
 

@@ -148,9 +148,13 @@ function arrViewer(root, trigger) {
       cursor.hidden = view === 'sized';
       tell(told(look, ...place, count));
     }
+    function rest() {  // what a dragged budget says is said of the places it keeps, and of no other view
+      const follows = count !== null && view === 'kept';
+      tell(follows || count === null ? quiet : readout.dataset.hint, follows);
+    }
     function leave() {
       cursor.hidden = true;
-      tell(quiet, count !== null);
+      rest();
     }
     function at(event) {
       const area = stage.getBoundingClientRect(), [h, w] = look.grid;
@@ -183,6 +187,7 @@ function arrViewer(root, trigger) {
     slider.addEventListener('input', slide);
     box.querySelectorAll('input[type=radio]').forEach((radio) => radio.addEventListener('change', () => {
       paint();
+      if (count !== null) rest();
       if (place) cursor.hidden = view === 'sized';
     }));
     film.addEventListener('click', () => {
