@@ -51,6 +51,12 @@ def _chat(tokenizer, question: str, pads: int) -> torch.Tensor:
     return tokenizer(text, return_tensors="pt")["input_ids"]
 
 
+def test_training_stays_below_the_seeds_of_evaluation():
+    data.check_seeds(820_000_000, 14_600, 2)
+    with pytest.raises(ValueError, match="seeds for evaluation begin at 900000000"):
+        data.check_seeds(820_000_000, 30_000, 2)
+
+
 def test_tokenizer_is_the_same_every_time_and_loses_nothing(tokenizer):
     again = pretrain_model.build_tokenizer()
     assert again.get_vocab() == tokenizer.get_vocab()

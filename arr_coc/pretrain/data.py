@@ -94,7 +94,7 @@ class Batch(NamedTuple):
 
 def check_seeds(first_seed: int, steps: int, world: int) -> None:
     """Raise ValueError where so many steps of so many processes may reach the seeds of evaluation."""
-    last = first_seed + steps * world * SEEDS_PER_BATCH + several.MOST * several.SEED_STRIDE
+    last = first_seed + steps * world * SEEDS_PER_BATCH + (several.MOST - 1) * several.SEED_STRIDE
     if last > DEV_SEED:
         raise ValueError(
             f"{steps} steps from seed {first_seed} may reach {last}; seeds for evaluation begin at "
