@@ -206,12 +206,8 @@ def wire_overtaking(page: Parts, long: list[Dependency], back: Any) -> None:
     """
     picked = [page.cards.select, page.look.select, page.chips.click]
     overtaking = [*picked, back, page.draw.click, page.chips.select]
-    stop, over, stopped = (
-        page.stop.click,
-        [page.looks, page.turn, page.run],
-        page.of(changes.Stopped),
-    )
-    told = [page.answers, page.go]
+    over, stopped = [page.looks, page.turn, page.run], page.of(changes.Stopped)
+    stop, told = page.stop.click, [page.answers, page.go]
     gr.on([*overtaking, stop], None, page.answers, told, js=parts.OVER_JS, **QUICK)
     options = {"js": stamps.numbered(2), "cancels": long, **QUICK}
     gr.on(overtaking, MODEL.on_stop, over, stopped, **options)

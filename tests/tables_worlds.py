@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from arr_coc.evaluate import store
 from arr_coc.evaluate.summary import summarise
 from tests.tables_shared import BUDGET, aims_table, at_a_fifth, made_by, percent
 
@@ -60,7 +60,7 @@ def _world_row(words: str, summary: dict[str, Any]) -> str:
 
 def _of_kinds(name: str, kinds: list[str]) -> dict[str, Any]:
     """The summary of some kinds of a folder's rows."""
-    table = pq.read_table(RESULTS / name / "rows.parquet")
+    table = store.read_rows(RESULTS / name)
     some = table.filter(pc.is_in(table["kind"], pa.array(kinds)))
     return summarise(some.filter(pc.is_in(some["budget"], pa.array([BUDGET, 1.0]))), 0.0)
 

@@ -156,15 +156,15 @@ def accuracy_against_tokens(report: dict[str, Any]) -> Figure:
         "visual tokens held, % of the image's own",
         "right, % (95 % interval)",
     )
-    methods = _methods(report)
+    methods, compared = _methods(report), comparable(report)
     for method in methods:
-        entries = [e for e in comparable(report) if e["method"] == method and e["overall"]]
+        entries = [e for e in compared if e["method"] == method and e["overall"]]
         entries.sort(key=lambda e: e["share"])
         if entries:
             x = [100 * e["share"] for e in entries]
             _line(axes, x, [e["overall"] for e in entries], method, methods)
     axes.set_xscale("log")
-    ticks = sorted({round(100 * e["budget"]) for e in comparable(report)})
+    ticks = sorted({round(100 * e["budget"]) for e in compared})
     axes.set_xticks(ticks, [f"{t} %" for t in ticks])
     axes.minorticks_off()
     _stock_line(axes, report)

@@ -13,7 +13,7 @@ import torch
 from arr_coc import provenance
 from arr_coc.evaluate import plots, store, summary
 from arr_coc.evaluate.control import read, summarise_control, write_control
-from arr_coc.evaluate.identity import identity, known_commands
+from arr_coc.evaluate.identity import MODULE, identity, known_commands
 from arr_coc.evaluate.questions import Source
 from arr_coc.evaluate.rows import budget_tokens
 from arr_coc.evaluate.settings import Settings, methods_of
@@ -24,7 +24,6 @@ from arr_coc.evaluate.work import load_host
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import OURS
 
-MODULE = "arr_coc.evaluate"
 SHOWN_BUDGET = 0.2  # the misses shown are those at the budget nearest to it
 MISSES = 12  # on the failure sheet
 
@@ -63,12 +62,11 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
     timed = out / "time.json"
     device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     header, own = provenance.header(MODULE, settings.words, device), identity(settings)
-    commands = known_commands(out)
     report = {
         "what": f"{source.name} on {own['base']}",
         **header,
         "machine": header["machine"] | {"workers": settings.workers},
-        "commands": commands,
+        "commands": known_commands(out),
         "minutes": round((time.time() - started) / 60, 1),
         "identity": own,
         "data": source.about,

@@ -164,7 +164,7 @@ def upload(api: HfApi, settings: Push, kind: str, files: Files, *, mirror: bool)
     The client's `upload_folder` makes several of many files, and a Space would build each.
     """
     operations: list[CommitOperationAdd | CommitOperationDelete] = [
-        CommitOperationAdd(name, source if isinstance(source, bytes | Path) else source.encode())
+        CommitOperationAdd(name, source if isinstance(source, Path) else hub_files.bytes_of(source))
         for name, source in files.items()
     ]
     if mirror:

@@ -242,10 +242,11 @@ def results_files(results: Path, *, own_data: bool = False) -> Files:
 def sizes(files: Files) -> dict[str, int]:
     """Bytes of each file, by path in the repo, sorted."""
     return {
-        name: source.stat().st_size if isinstance(source, Path) else len(_bytes(source))
+        name: source.stat().st_size if isinstance(source, Path) else len(bytes_of(source))
         for name, source in sorted(files.items())
     }
 
 
-def _bytes(made: str | bytes) -> bytes:
+def bytes_of(made: str | bytes) -> bytes:
+    """What is made for an upload, as it is sent."""
     return made.encode() if isinstance(made, str) else made

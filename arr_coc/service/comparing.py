@@ -200,14 +200,9 @@ def compare_stream(
     full, focused, shrunk, where = empty_look(), empty_look(), None, None
     for full, _ in looks_of(model, request, use_arr_coc=False, **options):
         yield "full", full
-    if full["error"] in getattr(
-        model, "gone", ()
-    ):  # who waited once for nobody does not wait twice
-        focused = {**empty_look(), "done": True, "error": full["error"]}
-        yield "focused", focused
-        yield "result", result_of(model, request.question, full, focused, shrunk, where, None)
-        return
     try:
+        if full["error"] in getattr(model, "gone", ()):  # who waited in vain does not wait twice
+            raise intake.IntakeError(full["error"])
         check_revision(model, request.config.revision)
         if full["visual_tokens_full"]:
             intake.check_budget(request.config.budget, full["visual_tokens_full"])

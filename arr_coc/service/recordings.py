@@ -98,9 +98,7 @@ class About(TypedDict):
     base: str
     base_sha256: str
     weights_sha256: str  # of ARR-COC's; empty where it is training-free or not a folder
-    weights: NotRequired[
-        str
-    ]  # what they are called on the Hub (`on_hub`), where they were from there
+    weights: NotRequired[str]  # those of the Hub, as `on_hub` calls them
     repetitions: int
     machine: dict[str, Any]
 
