@@ -39,6 +39,7 @@ from arr_coc.service import comparing, journal, latency
 from arr_coc.service.loader import Loader
 from arr_coc.train import __main__ as train
 from tests import rehearsal_folder
+from tests.laid_out import laid_out
 
 SHARE = 0.2
 NEW_TOKENS = 4
@@ -178,7 +179,7 @@ def published(stage: Stage) -> str:
 def endpoint(stage: Stage) -> str:
     """The model repo's handler answers as the platform would ask it."""
     repository = stage.out / "repository"
-    hub_files.stage(hub_files.model_files(stage.weights, f"{OWNER}/weights", []), repository)
+    laid_out(hub_files.model_files(stage.weights, f"{OWNER}/weights", []), repository)
     spec = importlib.util.spec_from_file_location("handler", repository / hub_files.HANDLER)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -6,6 +6,7 @@ import io
 import json
 
 import pytest
+from laid_out import laid_out
 from PIL import Image
 
 from arr_coc.balancing import TensionPolicy
@@ -25,7 +26,7 @@ def published(bundled, folder, base: str = "bundled base"):
     parts = Components({"policy": TensionPolicy(bundled.identity()["embedding_size"])})
     qwen_weights.save_components(parts, folder / "weights", base=base, **bundled.identity())
     repository = folder / "repository"
-    hub_files.stage(hub_files.model_files(folder / "weights", "some/weights", []), repository)
+    laid_out(hub_files.model_files(folder / "weights", "some/weights", []), repository)
     return repository
 
 

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from pathlib import Path
 
 import datasets
 import duckdb
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import metadata_load
+from laid_out import laid_out
 from PIL import Image
 
 from arr_coc.components import PARTS
@@ -68,18 +68,8 @@ def evaluation(folder, names) -> None:
     (folder / cards.SUMMARY).write_text(text)
 
 
-def staged(files, tmp_path):
-    out = tmp_path / "repo"
-    for name, source in files.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, Path):
-            source = source.read_bytes()
-        (out / name).write_bytes(source if isinstance(source, bytes) else source.encode())
-    return out
-
-
 def test_a_folder_is_a_data_set_whose_pictures_are_seen_upright(folder, tmp_path, picture):
-    out = staged(questions.question_files(folder, None, REPO, "cc0-1.0"), tmp_path)
+    out = laid_out(questions.question_files(folder, None, REPO, "cc0-1.0"), tmp_path / "repo")
     assert {path.name for path in out.iterdir()} == {"README.md", "questions.parquet"}
     rows = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))["test"]
     assert [row["question"] for row in rows][0] == "What number is it?"
@@ -106,7 +96,7 @@ def test_a_file_that_nobody_has_to_turn_goes_as_it_is(folder):
 def test_duckdb_joins_what_was_asked_with_what_was_answered(folder, tmp_path):
     evaluation(tmp_path / "results", [("a.png", 0), ("a.png", 1), ("b.jpg", 2)])
     files = questions.question_files(folder, tmp_path / "results", REPO, "mit")
-    out = staged(files, tmp_path)
+    out = laid_out(files, tmp_path / "repo")
     assert {path.name for path in out.iterdir()} == {
         "README.md", "questions.parquet", "rows.parquet", "summary.json"
     }  # fmt: skip
