@@ -42,6 +42,7 @@ from arr_coc.page import (
     sense,
     share,
     stamps,
+    why,
 )  # fmt: skip
 from arr_coc.page.api import Endpoints
 from arr_coc.page.local_handlers import LocalHandlers
@@ -57,10 +58,9 @@ ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or recordings.examples_for(base_to_come()))
 RESULTS = Path(__file__).parent / "results"
 GPU_SECONDS = 30
-# Three looks must fit into what ZeroGPU lends.
-LOOK_SECONDS = 8.0 if ON_ZEROGPU else DEADLINE_S
-WAKING_S = 1.0  # between two looks at how far loading is
-LOAD_AFTER_S = 1.0  # importing torch would hold back the first page
+LOOK_SECONDS = 8.0 if ON_ZEROGPU else DEADLINE_S  # three fit into what ZeroGPU lends
+# Between two looks at how far loading is; before it, for importing torch would hold back the first page.
+WAKING_S, LOAD_AFTER_S = 1.0, 1.0
 QUEUE_SIZE = 12  # a comparison takes seconds: nobody waits over a minute
 SESSIONS = 500  # kept at once, about 0.3 MB each
 MAX_FILE = "20mb"
@@ -68,6 +68,8 @@ MAX_FILE = "20mb"
 # How events run: none is part of the API; most are quick and wait for nothing; a GPU takes one at a time.
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden"}
 QUICK = {**PRIVATE, "queue": False}
+EVERY = {**QUICK, "trigger_mode": "multiple"}  # also what comes while another is on its way
+LAST = {**QUICK, "trigger_mode": "always_last"}
 GPU = {"concurrency_id": "gpu", "concurrency_limit": at_once()}
 
 LOADER = Loader(warm=not ON_ZEROGPU)
@@ -157,7 +159,7 @@ def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     below.wire_you(under, page, API.you, QUICK, {**GPU, **PRIVATE})
     below.wire_several(under, page, API.several, API.clips, QUICK, {**GPU, **PRIVATE})
     opening = [*page.of(changes.Fresh), page.percent]
-    under.address.select(LOCAL.on_address, None, opening, **QUICK)
+    under.address.select(LOCAL.on_address, page.turn, opening, **EVERY)
     opened = demo.load(LOCAL.on_open, None, opening, js=parts.OPENING_JS, **QUICK)
     opened.then(None, page.all(stamps.SHOWN), None, js=stamps.NOW_JS, **QUICK)
     ready = page.of(changes.Ready)
@@ -227,9 +229,13 @@ def wire_pictures(page: Parts) -> None:
     """Everything that brings another picture, or another question to it."""
     fresh = page.of(changes.Fresh)
     picked = [page.cards.select, page.look.select, page.chips.click]
-    brought = gr.on(picked, LOCAL.on_pick, page.percent, fresh, **QUICK)
+    brought = gr.on(picked, LOCAL.on_pick, [page.percent, page.turn], fresh, **EVERY)
     drawing = page.draw.click(
-        lambda percent: LOCAL.on_draw(LOADER.model, percent), page.percent, fresh, **QUICK
+        lambda *given: LOCAL.on_draw(LOADER.model, *given),
+        [page.percent, page.turn, page.run],
+        fresh,
+        js=stamps.numbered(2, "later"),
+        **EVERY,
     )
     for coming in (brought, drawing):  # a Compare pressed meanwhile is meant for it
         coming.then(None, None, None, js=stamps.CAME_JS, **QUICK)
@@ -238,10 +244,10 @@ def wire_pictures(page: Parts) -> None:
     asked = [page.chosen, page.question, page.percent]
     own = [page.picture, page.question, page.chosen, page.drawn, page.percent, page.turn, page.run]
     numbered = stamps.numbered(len(own) - 1, "later")
-    page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **QUICK)
+    page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **EVERY)
     put_up = [page.put.click, page.writing.submit]
     signed = [page.writing, page.percent, page.turn, page.run]
-    gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(3, "later"), **QUICK)
+    gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(3, "later"), **EVERY)
     chosen = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
     chosen.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
     chosen.then(LOCAL.on_question, asked, page.links, **QUICK)
@@ -250,7 +256,8 @@ def wire_pictures(page: Parts) -> None:
 def wire_reasons(page: Parts) -> Dependency:
     """Gauges to drag, maps of other questions, tables, what can be saved; returns the maps' run."""
     tuned = page.of(changes.Tuned)
-    page.gauges.release(LOCAL.on_tensions, page.shown, tuned, trigger_mode="always_last", **QUICK)
+    dialed = [page.shown, page.run]
+    page.gauges.release(LOCAL.on_tensions, dialed, tuned, js=why.DIALED_JS, **LAST)
     page.reset.click(LOCAL.on_reset, page.shown, tuned, **QUICK)
     page.compare_maps.click(None, None, page.others, js=parts.LOOKING_JS, **QUICK)
     looking = page.compare_maps.click(
@@ -262,7 +269,7 @@ def wire_reasons(page: Parts) -> Dependency:
     )
     looking.failure(None, None, page.others, js=parts.NOT_LOOKED_JS, **QUICK)
     page.all_tables.expand(lambda: measured.tables(RESULTS, IDENTITY), None, page.tables, **QUICK)
-    saved = page.links.select(LOCAL.on_save, page.shown, page.file, **QUICK)
+    saved = page.links.select(LOCAL.on_save, page.shown, page.file, **EVERY)
     saved.then(None, page.file, None, js=share.DOWNLOAD, **QUICK)
     return looking
 
@@ -270,19 +277,17 @@ def wire_reasons(page: Parts) -> Dependency:
 def wire_settings(page: Parts) -> None:
     """What was recorded, the link and the cost of a finer cut follow what is set."""
     gr.on(
-        [page.question.blur, page.percent.change],
+        [page.question.blur, page.question.submit, page.go.click, page.percent.change],
         LOCAL.on_question,
         [page.chosen, page.question, page.percent],
         page.links,
-        trigger_mode="always_last",
-        **QUICK,
+        **LAST,
     )
     page.percent.change(
         LOCAL.on_budget,
         [page.shown, page.chosen, page.question, page.percent, page.tensions],
         page.of(changes.Budgeted),
-        trigger_mode="always_last",
-        **QUICK,
+        **LAST,
     )
     costs = [page.advanced.expand, page.native_tokens.input, page.percent.change]
     gr.on(
@@ -290,8 +295,7 @@ def wire_settings(page: Parts) -> None:
         MODEL.on_cut,
         inputs_kwargs=page.named("picture", "question", "percent", "tier", "native_tokens"),
         outputs=page.cut_cost,
-        trigger_mode="always_last",
-        **QUICK,
+        **LAST,
     )
 
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from arr_coc.config import NEUTRAL, Tensions, spread
+from arr_coc.config import NEUTRAL, Number, Tensions, spread
 
 # A place that does not stand out keeps this much of what the question gives it, against 1 + FLOOR.
 FLOOR = 0.05
@@ -86,6 +86,8 @@ class Scalars(NamedTuple):
         participatory, propositional: exponents of these maps.
         contrast: exponent of the relevance: how steeply it falls off from the best places.
         least: below this a map alone would veto a place.
+        even: of the tokens that focus leaves to other than the best places, the share that is spread evenly
+            over the picture; the others go to the best as well.
     """
 
     floor: float | Tensor = FLOOR
@@ -94,9 +96,18 @@ class Scalars(NamedTuple):
     propositional: float | Tensor = 1.0
     contrast: float | Tensor = 1.0
     least: float = LEAST
+    even: float = 1.0
+
+    def spread(self, focus: Number) -> Number:
+        """The share of the tokens that is spread evenly under a focus tension."""
+        return self.even * spread(focus)
 
 
 FIXED = Scalars()
+TRAINED = 5  # of them are trained, the first ones
+# Of new weights. A scan sees every cell: on development scenes a quarter, or an eighth at a fifth of the
+# tokens and less below, answered better than all, and as well as none.
+EVEN = 0.25
 
 
 class Combiner(nn.Module):
@@ -105,13 +116,17 @@ class Combiner(nn.Module):
     # A learned coupling orders places over many orders of magnitude; the fixed LEAST would level them.
     LEAST = 1e-6
 
-    def __init__(self) -> None:
+    def __init__(self, even: float = FIXED.even) -> None:
+        """`even` as of `Scalars`; it is not trained."""
         super().__init__()
-        self.log = nn.Parameter(torch.tensor(FIXED[:-1]).log())
+        if not 0 <= even <= 1:
+            raise ValueError(f"even is {even}, allowed is 0 to 1")
+        self.even, self.sizes = even, {"even": even} if even != FIXED.even else {}
+        self.log = nn.Parameter(torch.tensor(FIXED[:TRAINED]).log())
 
     def forward(self) -> Scalars:
-        """The numbers as 0-d tensors, in the order in which `Scalars` has them."""
-        return Scalars(*self.log.exp().unbind(), least=self.LEAST)
+        """The numbers, trained ones as 0-d tensors, in the order in which `Scalars` has them."""
+        return Scalars(*self.log.exp().unbind(), least=self.LEAST, even=self.even)
 
 
 class TensionPolicy(nn.Module):

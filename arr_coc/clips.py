@@ -28,10 +28,12 @@ MAX_BYTES = 64 * 2**20
 # A frame as it is stored: 4096 x 2304 is a little over 4K. All frames up to the last one that is
 # wanted have to be decoded: 5e9 pixels are 20 s of full HD at 120 a second.
 MAX_FRAME_PIXELS, MAX_DECODED_PIXELS = 4096 * 2304, 5_000_000_000
-MIN_SIDE = 8
+MIN_SIDE, MAX_ASPECT = 8, 100  # pixels; the stock processor refuses sides of over 200 to 1
 MAX_SOURCE_FRAMES = 20_000  # a list of their times is all that is held of so many
 # A file that says it is longer than what it holds by so many seconds was cut short.
 MISSING_SECONDS = 0.5
+FRAME_SECONDS = 0.5  # that the last frame of a clip is shown at most
+MAX_PACKETS = 100_000  # of pictures and sound; each takes a little time to read
 FRAMES_OF_MOMENT = 2  # Qwen3-VL's temporal patches take two
 READABLE = "MP4, WebM or GIF"
 LIMITS = f"at most {MAX_SECONDS:g} s"
@@ -125,21 +127,22 @@ def read_clip(
     return Clip(tuple(pictures), tuple(times[number] - start for number in wanted))
 
 
-def fewer_moments(
-    moments: int, grid: tuple[int, int], budget: int
+def fewer_frames(
+    frames: int, moments: int, grid: tuple[int, int], budget: int
 ) -> tuple[list[int], tuple[int, int]]:
-    """As many whole moments as a budget holds: the middles of equal parts of a clip.
+    """The frames of as many whole moments as a budget holds, as the stock processor spreads them.
 
-    A budget is seldom a whole number of moments. Where one moment more, each of them a little smaller,
-    spends more of it, that is done.
+    Evenly from the first to the last, and any two that follow each other make a moment. A budget is seldom
+    a whole number of moments. Where one moment more, each of them a little smaller, spends more of it, that
+    is done.
 
     Args:
-        moments: there are.
-        grid: rows and columns of visual tokens of each.
+        frames, moments: there are.
+        grid: rows and columns of visual tokens of each moment.
         budget: visual tokens, 1 to all of them.
 
     Returns:
-        The numbers of the moments that stay, rising, and rows and columns of each.
+        The numbers of the frames that stay, rising, and rows and columns of each.
     """
     tokens = grid[0] * grid[1]
     whole = budget // tokens
@@ -148,18 +151,13 @@ def fewer_moments(
         choices.append((whole + 1, small_grid(grid, budget // (whole + 1))))
     # At equal tokens the first one, whose moments are whole.
     count, grid = max(choices, key=lambda choice: choice[0] * choice[1][0] * choice[1][1])
-    return [(2 * part + 1) * moments // (2 * count) for part in range(count)], grid
+    apart = np.linspace(0, frames - 1, min(frames, FRAMES_OF_MOMENT * count)).round()
+    return apart.astype(int).tolist(), grid
 
 
-def with_moments(clip: Clip, numbers: Sequence[int]) -> Clip:
-    """The clip of some of its moments, `FRAMES_OF_MOMENT` frames each, with their own times."""
-    chosen = [
-        at
-        for number in numbers
-        for at in range(len(clip.frames))
-        if at // FRAMES_OF_MOMENT == number
-    ]
-    return Clip(tuple(clip.frames[at] for at in chosen), tuple(clip.times[at] for at in chosen))
+def with_frames(clip: Clip, numbers: Sequence[int]) -> Clip:
+    """The clip of some of its frames, with their own times."""
+    return Clip(tuple(clip.frames[at] for at in numbers), tuple(clip.times[at] for at in numbers))
 
 
 def _as_picture(frame: Image.Image | np.ndarray) -> Image.Image:
@@ -179,9 +177,11 @@ def _check_fps(fps: float) -> None:
         raise ValueError(f"fps is {fps}; a number above 0 is expected.")
 
 
-def _check_seconds(seconds: float) -> None:
-    if seconds > MAX_SECONDS:
-        raise ValueError(f"The clip is {seconds:,.1f} s long; {LIMITS} are allowed.")
+def _check_seconds(seconds: float, *, exact: bool = True) -> None:
+    """Not `exact`: of what is announced the last frame's own time is part, which counts nowhere else."""
+    if seconds > MAX_SECONDS + (0 if exact else FRAME_SECONDS):
+        digits = 1 if seconds > MAX_SECONDS + 0.1 else 3
+        raise ValueError(f"The clip is {seconds:,.{digits}f} s long; {LIMITS} are allowed.")
 
 
 def _check_size(width: int, height: int) -> None:
@@ -190,10 +190,11 @@ def _check_size(width: int, height: int) -> None:
             f"The clip's frames have {width}x{height} pixels, {width * height / 1e6:.0f} megapixels; "
             f"at most {MAX_FRAME_PIXELS / 1e6:.1f} megapixels are allowed."
         )
+    shape = f"The clip's frames have {width}x{height} pixels"
     if min(width, height) < MIN_SIDE:
-        raise ValueError(
-            f"The clip's frames have {width}x{height} pixels; each side must have at least {MIN_SIDE}."
-        )
+        raise ValueError(f"{shape}; each side must have at least {MIN_SIDE}.")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise ValueError(f"{shape}; one side may be at most {MAX_ASPECT} times the other.")
 
 
 def _bytes(source: str | Path | bytes) -> bytes:
@@ -257,25 +258,29 @@ def _opened(data: bytes, kind: str) -> Iterator[tuple[Any, "av.VideoStream"]]:
 def _times(data: bytes, kind: str) -> list[float]:
     """Seconds at which the file's pictures are shown, in their order, without decoding any."""
     with _opened(data, kind) as (container, stream):
+        # What the pictures take, as long as it is said: sound may begin before them and end after.
+        own = stream.duration and float(stream.duration * stream.time_base)
         announced = (container.duration or 0) / 1_000_000
-        if stream.duration:
-            announced = max(announced, float(stream.duration * stream.time_base))
-        _check_seconds(announced)
-        times, end, met = [], 0.0, 0
+        _check_seconds(own or announced, exact=False)
+        begin, times, end, met, packets = math.inf, [], 0.0, 0, 0
         for packet in container.demux():
             if packet.pts is None or packet.time_base is None:
                 continue
             at = float(packet.pts * packet.time_base)
+            begin, packets = min(begin, at), packets + 1
+            if packets > MAX_PACKETS:
+                raise ValueError(f"The file has over {MAX_PACKETS:,} packets, the most allowed.")
             end = max(end, at + float((packet.duration or 0) * packet.time_base))
             if packet.stream.index == stream.index:
                 met += 1
                 # What was trimmed away is still in the file, for the decoder alone.
                 times += [] if packet.is_discard else [at]
                 _check_counted(met, times, stream)
-        whole = kind != "gif" or data.rstrip(b"\0").endswith(b";")
+        whole = kind != "gif" or data.rstrip(b"\0\r\n").endswith(b";")
         if not times or met < stream.frames or not whole:
             raise _damaged(kind)
-        if announced - end + min(times) > MISSING_SECONDS:
+        # The container counts from its earliest stream, whichever that is.
+        if announced - (end - begin) > MISSING_SECONDS:
             raise _damaged(kind)
         return sorted(set(times))
 

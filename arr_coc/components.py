@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from arr_coc import knowing
 from arr_coc.adapting import QualityAdapter, glanced, strength
-from arr_coc.balancing import FIXED, Combiner, Scalars, TensionPolicy
+from arr_coc.balancing import EVEN, FIXED, TRAINED, Combiner, Scalars, TensionPolicy
 from arr_coc.config import Config, Pace
 from arr_coc.knowing import HeadWeights, StateMatch, TextureMatch
 from arr_coc.lora import EncoderLoRA
+from arr_coc.motion import MotionMatch, different
 from arr_coc.scanning import FINE, HOPS, ScanMatch
 from arr_coc.words import Words
 
@@ -32,9 +33,11 @@ PARTS = {
     "scan": ScanMatch,
     "adapter": QualityAdapter,
     "lora": EncoderLoRA,
+    "motion": MotionMatch,
 }
 # Those that mend what the encoder gives of kept cells, and have no say in which these are.
 ENCODING_PARTS = ("adapter", "lora")
+CLIP_PARTS = ("motion",)  # which a picture has no use for, and which `train.clips` trains
 
 
 class Origin(NamedTuple):
@@ -123,10 +126,10 @@ class Components(nn.Module):
         return None if self.scan is None else self.scan.see(samples(FINE))
 
     def see_each(self, samples: Callable[[int], Sequence[Tensor]]) -> list[Tensor] | None:
-        """As `see` of several pictures, of a clip's moments the first frame of each."""
+        """As `see` of several pictures; of a clip's moments every frame that differs."""
         if self.scan is None:
             return None
-        return [self.scan.see(frames[:1]) for frames in samples(FINE)]
+        return [self.scan.see(different(frames)) for frames in samples(FINE)]
 
     def participatory(
         self,
@@ -179,7 +182,7 @@ class Components(nn.Module):
             parts.append([self.texture(own, embedding) for own in textures])
             sources.append("texture")
         if self.scan is not None and seen is not None:
-            parts.append([self.scan(own, words) for own in seen])
+            parts.append([self.scan.best(own, words) for own in seen])
             sources.append("scan")
         if not parts:
             return None, "none"
@@ -211,8 +214,8 @@ class Components(nn.Module):
         """As `scalars`, as floats; a GPU is waited for once."""
         if self.combiner is None:
             return FIXED
-        *numbers, least = self.combiner()
-        return Scalars(*torch.stack(numbers).tolist(), least)
+        numbers = self.combiner()
+        return Scalars(*torch.stack(numbers[:TRAINED]).tolist(), *numbers[TRAINED:])
 
     def adapt(
         self,
@@ -301,7 +304,7 @@ def for_base(
     first, last, half = attention_layers[0], attention_layers[-1] + 1, text.num_hidden_layers // 2
     makers = {
         "policy": lambda: TensionPolicy(size),
-        "combiner": Combiner,
+        "combiner": lambda: Combiner(EVEN),
         "heads": lambda: HeadWeights(
             size, per_layer * max(last, half), first * per_layer, last * per_layer, has_power=True
         ),
@@ -312,6 +315,7 @@ def for_base(
             size, 1 + len(vision.deepstack_visual_indexes), **adapter
         ),
         "lora": lambda: EncoderLoRA(vision.hidden_size, vision.depth),
+        "motion": lambda: MotionMatch(size),
     }
     return Components({name: makers[name]() for name in parts}, context)
 

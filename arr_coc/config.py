@@ -54,7 +54,7 @@ class Pace(NamedTuple):
     """How relevance goes from one moment of a clip to the next; trained weights may bring their own.
 
     Attributes:
-        decay: the share of a moment's relevance that is the one before's, in [0, 1).
+        decay: the share of a moment's relevance that is left of it a second later, in [0, 1).
         boost: by how much a place that moves is lifted, 1 or more; 1 lifts none.
         lean: nats by which the attention of a glance at a clip favours its last moment over its first, and
             which are taken back; 0 for none.
@@ -138,7 +138,7 @@ def small_grid(grid: tuple[int, int], tokens: int) -> tuple[int, int]:
 
 
 def spread(focus: Number) -> Number:
-    """The share of the tokens that a focus tension, a float or a tensor, spreads evenly."""
+    """What a focus tension, a float or a tensor, leaves to other than the best places."""
     return 1 - focus * focus
 
 
@@ -149,8 +149,8 @@ class Tensions:
     Attributes:
         compress: 1 keeps the gist (structure), 0 particularizes (what the question points to).
         exploit: 1 goes for what stands out, 0 explores what does not.
-        focus: its square is the share of the tokens that goes to the best places; the others are
-            spread evenly.
+        focus: its square is the share of the tokens that goes to the best places; of the others as many
+            as `balancing.Scalars.even` says are spread evenly, without weights all.
     """
 
     compress: float = 0.5
@@ -162,11 +162,6 @@ class Tensions:
             value = getattr(self, field.name)
             if not 0 <= value <= 1:  # also refuses NaN
                 raise ValueError(f"{field.name} is {value}, allowed is 0 to 1")
-
-    @property
-    def spread(self) -> float:
-        """The share of the tokens that is spread evenly."""
-        return spread(self.focus)
 
 
 NEUTRAL = Tensions()

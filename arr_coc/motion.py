@@ -1,16 +1,16 @@
 """Motion: what changes from one frame of a clip to the next, and where one scene ends.
 
-Tensors only. `moving` is the channel that a clip has beside the texture's; `is_cut` says where what was
-looked at before means nothing any more; `upright` takes back what a causal model's attention leans to the
-clip's end.
+`moving` is the channel that a clip has beside the texture's; `is_cut` says where what was looked at before
+means nothing any more; `upright` takes back what a causal model's attention leans to the clip's end;
+`MotionMatch` says how much a question asks for what moves, and `asked_for` lifts it by so much.
 """
 
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from arr_coc.texture import SAMPLES, check_image, pool
+from arr_coc.texture import SAMPLES, check_image, pool, texture
 
 # Mean change of R, G and B inside a cell: up to the first it is noise, from the second on plainly visible.
 STILL, VISIBLE = 0.02, 0.2
@@ -19,6 +19,7 @@ STILL, VISIBLE = 0.02, 0.2
 # a third of the view exchanges up to .13 of them, and another scene .29 and more.
 MOVED, WIDE, EXCHANGED = 0.5, 0.3, 0.2
 LEVELS = 6  # of each of R, G, B, between which a colour is shared out
+ASKED = 6.0  # nats at most by which a question lifts what moves, as no part alone may say more
 SAMPLED = 64  # a side of the picture on which colours are counted
 
 
@@ -36,9 +37,85 @@ def upright(coupled: Sequence[Tensor], lean: float | Tensor) -> list[Tensor]:
     """
     last = max(1, len(coupled) - 1)
     lean = torch.as_tensor(lean, dtype=coupled[0].dtype, device=coupled[0].device)
-    level = [own * torch.exp(-lean * number / last) for number, own in enumerate(coupled)]
-    largest = torch.stack([own.amax() for own in level]).amax().clamp(min=1e-12)
-    return [own / largest for own in level]
+    return _over_best(
+        [own * torch.exp(-lean * number / last) for number, own in enumerate(coupled)]
+    )
+
+
+class MotionMatch(nn.Module):
+    """How much a question asks for what moves, comes or goes; nothing at the start."""
+
+    def __init__(self, embedding_size: int, hidden_size: int = 32) -> None:
+        super().__init__()
+        self.sizes = {"embedding_size": embedding_size, "hidden_size": hidden_size}
+        self.norm = nn.LayerNorm(embedding_size)
+        self.layers = nn.Sequential(
+            nn.Linear(embedding_size, hidden_size), nn.GELU(), nn.Linear(hidden_size, 1)
+        )
+        nn.init.zeros_(self.layers[-1].weight)
+        nn.init.zeros_(self.layers[-1].bias)
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        """`(1, D)` of a question -> 0-d, nats in [-ASKED, ASKED] by which what moves is lifted."""
+        return ASKED * (self.layers(self.norm(embedding.float()))[0, 0] / ASKED).tanh()
+
+
+def asked_for(coupled: Sequence[Tensor], moved: Sequence[Tensor], nats: Tensor) -> list[Tensor]:
+    """Maps of what the question couples to, where things move lifted by so many nats.
+
+    Args:
+        coupled, moved: `(1, h, w)` of each moment, in [0, 1].
+        nats: 0-d, as `MotionMatch` gives it.
+
+    Returns:
+        As `coupled`, 1 at the best place of all again.
+    """
+    return _over_best(
+        [own * torch.exp(nats * moves) for own, moves in zip(coupled, moved, strict=True)]
+    )
+
+
+def _over_best(maps: Sequence[Tensor]) -> list[Tensor]:
+    largest = torch.stack([own.amax() for own in maps]).amax().clamp(min=1e-12)
+    return [own / largest for own in maps]
+
+
+def seen(
+    frames: Sequence[Tensor], grids: Sequence[tuple[int, int]], in_time: bool
+) -> tuple[list[Tensor], list[Tensor] | None, list[bool]]:
+    """What is seen without the question.
+
+    Args:
+        frames: `(F, 3, H, W)` of each moment or picture.
+        grids: `(h, w)` of each.
+        in_time: whether each follows the one before.
+
+    Returns:
+        Textures `(1, 13, h, w)`, the mean of a moment's frames, and a 14th channel where they are in time;
+        that channel, `(1, h, w)` each, or None; and what begins a new fixation, pictures all.
+    """
+    textures = [texture(own, grid).mean(0, keepdim=True) for own, grid in zip(frames, grids)]
+    if not in_time:
+        return textures, None, [True] * len(frames)
+    moved, cuts, before = [], [], None
+    for own, grid in zip(frames, grids):
+        shown = [*([] if before is None else [before]), *own.split(1)]
+        steps = [(a, b, moving(a, b, grid)) for a, b in zip(shown, shown[1:])]
+        new = [is_cut(*step) for step in steps]
+        still = torch.zeros_like(steps[0][2] if steps else textures[0][:, :1])
+        # What changes at a cut has not moved.
+        moves = [step[2] for step, cut in zip(steps, new) if not cut]
+        moved.append(torch.cat([still, *moves]).amax(0))
+        cuts.append(before is None or any(new))
+        before = own[-1:]
+    textures = [torch.cat([own, moves[None]], 1) for own, moves in zip(textures, moved)]
+    return textures, moved, cuts
+
+
+def different(frames: Tensor) -> Tensor:
+    """Of a moment's frames `(F, 3, H, W)` those that differ from the one before."""
+    new = [0, *(at for at in range(1, len(frames)) if not torch.equal(frames[at], frames[at - 1]))]
+    return frames[new]
 
 
 def moving(before: Tensor, after: Tensor, grid: tuple[int, int]) -> Tensor:

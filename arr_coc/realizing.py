@@ -251,12 +251,12 @@ def decide(
 ) -> tuple[Tensor, Allocation]:
     """Maps and tensions -> relevance `(1, h, w)` and its allocation of at most `budget` tokens.
 
-    The focus tension says how many of them are spread evenly (`Tensions.spread`); the others go to the
+    The focus tension says how many of them are spread evenly (`Scalars.spread`); the others go to the
     best places.
     """
     relevance = balancing.combine(*maps, tensions, scalars)
     best = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
-    allocate = Spread(best, tensions.spread)
+    allocate = Spread(best, scalars.spread(tensions.focus))
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     return relevance, allocate(relevance[0].float().cpu(), budget)
 

@@ -29,6 +29,9 @@ APART = (1, 2, 4)  # tokens between the words that are read together
 ADDED = 0.3  # of what a hop tells: with all of it, training at high rates falls apart
 # Nats between what looks as a phrase says and what looks like nothing of it, at the start.
 SHARP = 10.0
+LEAST_AROUND = (
+    1e-4  # variance of a place in [-1, 1], half a cell of 64; below, the root's slope has no end
+)
 
 
 @cache
@@ -113,10 +116,13 @@ class Hop(nn.Module):
         named = F.normalize(self.named(phrase + question), dim=1)
         looks = F.normalize(seen, dim=1)
         alike = torch.einsum("bw,bwn->bn", named, looks)
-        shares = (self.sharp * alike).softmax(1)
+        # Places in float32, whatever autocast is on: in bfloat16 a thing of two cells is all rounding.
+        with torch.autocast(seen.device.type, enabled=False):
+            shares = (self.sharp * alike.float()).softmax(1)
+            middle = shares @ places.T
+            away = (places - middle[:, :, None]).square()  # (B, 2, N)
+            around = torch.einsum("bn,bpn->bp", shares, away).clamp(min=LEAST_AROUND).sqrt()
         stands = torch.einsum("bn,bwn->bw", shares, looks) * looks.shape[1] ** 0.5
-        middle = shares @ places.T
-        around = (shares @ (places**2).T - middle**2).clamp(min=1e-6).sqrt()
         told = self.told(torch.cat([stands, middle, around, phrase], 1))
         return question + ADDED * told, shares, middle
 
@@ -204,6 +210,12 @@ class ScanMatch(nn.Module):
         for moved in self.moved:
             seen = moved(seen, question)
         return bounded(alike + self.out(F.gelu(seen))[:, 0])
+
+    def best(self, seen: Tensor, words: Words) -> Tensor:
+        """As called, `(B, h, w)`; of several frames that are asked one question, at each place the best."""
+        if len(seen) == len(words.mean):
+            return self(seen, words)
+        return torch.stack([self(frame[None], words) for frame in seen]).amax(0)
 
     def _alike(self, seen: Tensor, named: Tensor) -> Tensor:
         """`(B, h, w)` nats of every cell that looks like what is named, `(B, width)`."""

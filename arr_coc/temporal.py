@@ -25,7 +25,7 @@ from arr_coc.realizing import (
     stage,
     uniform_realization,
 )
-from arr_coc.texture import CHANNELS, MOTION, SAMPLES, texture
+from arr_coc.texture import CHANNELS, MOTION, SAMPLES
 from arr_coc.words import Words
 
 Maps = tuple[Tensor, Tensor, Tensor | None]
@@ -135,10 +135,15 @@ class TemporalRealizer(Realizer):
         with stage(seconds, "relevance", synchronize):
             frames = self.host.frames(views, SAMPLES if context == "glance" else None)
             times = self.host.seconds(views)
-            textures, moved, cuts = seen(frames, grids, times is not None)
+            textures, moved, cuts = motion.seen(frames, grids, times is not None)
             coupled, source = self._coupled(views, question, glances, textures, grids)
             if glances and coupled and times is not None and lean:
                 coupled = motion.upright(coupled, lean)
+            if coupled and moved and self.components and self.components.motion:
+                words = self.host.embed(question).to(textures[0].device)
+                with torch.inference_mode():
+                    nats = self.components.motion(words.mean)
+                    coupled = motion.asked_for(coupled, moved, nats)
             maps = [
                 (
                     knowing.propositional(own, grid).mean(0, keepdim=True),
@@ -150,8 +155,8 @@ class TemporalRealizer(Realizer):
             policy = self._tensions(question, maps)
             tensions, chosen_by = (config.tensions, "imposed") if config.tensions else policy
             scalars = self._scalars()
-            own, relevance = relevances(maps, moved, cuts, tensions, config, scalars)
-            allocations = allocate(relevance, budget, tensions, config.allocator)
+            own, relevance = relevances(maps, moved, cuts, tensions, config, scalars, times)
+            allocations = allocate(relevance, budget, tensions, config.allocator, scalars)
         made = tuple(
             Realization(
                 question=question,
@@ -216,8 +221,9 @@ def recombine(
     budget = config.tokens(places, balancing.lexical_tier(moments.question))
     maps = [(view.propositional, view.perspectival, view.participatory) for view in views]
     moved = [view.textures[:, MOTION.index] for view in views] if moments.times else None
-    own, relevance = relevances(maps, moved, moments.cuts, tensions, config, views[0].scalars)
-    allocations = allocate(relevance, budget, tensions, config.allocator)
+    scalars, times = views[0].scalars, moments.times
+    own, relevance = relevances(maps, moved, moments.cuts, tensions, config, scalars, times)
+    allocations = allocate(relevance, budget, tensions, config.allocator, scalars)
     changed = {"config": config, "tensions": tensions, "tension_source": "imposed"}
     made = [
         replace(view, relevance=now, allocation=kept, budget=len(kept), **changed)
@@ -236,38 +242,6 @@ def check_config(config: Config) -> None:
         raise ValueError("share is 'auto', allowed for a clip or several pictures is a number")
 
 
-def seen(
-    frames: Sequence[Tensor], grids: Sequence[Grid], in_time: bool
-) -> tuple[list[Tensor], list[Tensor] | None, list[bool]]:
-    """What is seen without the question.
-
-    Args:
-        frames: `(F, 3, H, W)` of each moment or picture.
-        grids: `(h, w)` of each.
-        in_time: whether each follows the one before.
-
-    Returns:
-        Textures `(1, 13, h, w)`, the mean of a moment's frames, and a 14th channel where they are in time;
-        that channel, `(1, h, w)` each, or None; and what begins a new fixation, pictures all.
-    """
-    textures = [texture(own, grid).mean(0, keepdim=True) for own, grid in zip(frames, grids)]
-    if not in_time:
-        return textures, None, [True] * len(frames)
-    moved, cuts, before = [], [], None
-    for own, grid in zip(frames, grids):
-        shown = [*([] if before is None else [before]), *own.split(1)]
-        steps = [(a, b, motion.moving(a, b, grid)) for a, b in zip(shown, shown[1:])]
-        new = [motion.is_cut(*step) for step in steps]
-        still = torch.zeros_like(steps[0][2] if steps else textures[0][:, :1])
-        # What changes at a cut has not moved.
-        moves = [step[2] for step, cut in zip(steps, new) if not cut]
-        moved.append(torch.cat([still, *moves]).amax(0))
-        cuts.append(before is None or any(new))
-        before = own[-1:]
-    textures = [torch.cat([own, moves[None]], 1) for own, moves in zip(textures, moved)]
-    return textures, moved, cuts
-
-
 def relevances(
     maps: Sequence[Maps],
     moved: Sequence[Tensor] | None,
@@ -275,22 +249,40 @@ def relevances(
     tensions: Tensions,
     config: Config,
     scalars: Scalars = FIXED,
+    times: Sequence[float] | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Maps of each moment -> its own relevance, and blended and lifted; `(1, h, w)` all."""
     own = balancing.combine_each(maps, tensions, scalars)
-    blended = blend(own, cuts, config.decay)
+    blended = blend(own, cuts, config.decay, times)
     return own, blended if moved is None else lift(blended, moved, config.boost)
 
 
-def blend(own: Sequence[Tensor], cuts: Sequence[bool], decay: float) -> list[Tensor]:
-    """Each moment's relevance with that of the one before, which is a share `decay` of it, but at a cut.
+def blend(
+    own: Sequence[Tensor],
+    cuts: Sequence[bool],
+    decay: float | Tensor,
+    times: Sequence[float] | None = None,
+) -> list[Tensor]:
+    """Each moment's relevance, or what is left of the one before where that is more, but at a cut.
 
-    What is blended on is not lifted by motion: a place that goes on moving would rise without end.
+    Of it a share `decay` is left after a second. What comes is there at once, and what was there fades: a
+    mean of both would give what is shown for one moment alone the least. What is blended on is not lifted
+    by motion: a place that goes on moving would rise without end.
+
+    Args:
+        own: `(1, h, w)` of each moment.
+        cuts: whether each begins anew.
+        decay: in [0, 1).
+        times: seconds of each; without them a second apart.
     """
+    times = range(len(own)) if times is None else times
     blended: list[Tensor] = []
-    for relevance, new in zip(own, cuts, strict=True):
-        # Written so that equal moments stay what they are to the last bit.
-        blended.append(relevance if new else relevance + decay * (blended[-1] - relevance))
+    for number, (relevance, new) in enumerate(zip(own, cuts, strict=True)):
+        if new:
+            blended.append(relevance)
+            continue
+        left = decay ** (times[number] - times[number - 1])
+        blended.append(torch.maximum(relevance, left * blended[-1]))
     return blended
 
 
@@ -302,7 +294,11 @@ def lift(relevance: Sequence[Tensor], moved: Sequence[Tensor], boost: float) -> 
 
 
 def allocate(
-    relevance: Sequence[Tensor], budget: int, tensions: Tensions, allocator: str = "topk"
+    relevance: Sequence[Tensor],
+    budget: int,
+    tensions: Tensions,
+    allocator: str = "topk",
+    scalars: Scalars = FIXED,
 ) -> list[Allocation]:
     """One budget over `(1, h, w)` relevance of several moments or pictures.
 
@@ -312,7 +308,7 @@ def allocate(
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     maps = [own[0].float().cpu() for own in relevance]
     best = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
-    spread = Spread(best, tensions.spread)
+    spread = Spread(best, scalars.spread(tensions.focus))
     counts = attending.share_out(maps, budget)
     return [
         spread(own, count) if count else attending.nothing(tuple(own.shape))

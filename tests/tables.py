@@ -9,22 +9,19 @@ import re
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from arr_coc.evaluate.summary import comparable
-from arr_coc.peers.before import Control
-from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.model import max_tokens_of
 from arr_coc.qwen import ARRCOCQwen
-from tests.tables_benchmark import benchmark_block, draw_times, overhead
+from tests.tables_aims import CONTROLS, EVALUATION, aims_block
+from tests.tables_benchmark import benchmark_block, draw_times
 from tests.tables_clips import PACE, answers_block, clips_block, pace_block
 from tests.tables_gpu import gpu_block
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_serving import load_block, proof_block
-from tests.tables_shared import BUDGET, aims_table, at_a_fifth, made_by, percent, times_sooner
+from tests.tables_shared import BUDGET, at_a_fifth, made_by, percent, times_sooner
 from tests.tables_training import UNSURE, labels_block, memory_block, tensions_block, unsure_block
 from tests.tables_worlds import control_block, first_word_block, world_aims_block, worlds_block
 
@@ -32,16 +29,10 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DETAILS = ROOT / "docs" / "evaluation.md"
 RESULTS = ROOT / "results"
-EVALUATION = RESULTS / "scenes" / "summary.json"
 BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
 TIMED = ("glance as context", 1024, 205)  # its case, and the visual tokens it has and keeps
-KEPT = {0.2: 0.99, 0.1: 0.98, 0.05: 0.95}  # of stock's right answers, at these shares of the tokens
-WORST = 0.03  # that a kind may lose
 BASE = ROOT / "arr_coc" / "bundled" / "base"
 BLOCK = r"(<!-- {name}:start -->\n)(.*?)(<!-- {name}:end -->)"
-OURS = {name for name, make in EVERY.items() if make().is_ours}
-# They choose without looking.
-CONTROLS = {name for name, make in EVERY.items() if isinstance(make(), Control)}
 # In the README, where nobody knows yet what ARR-COC is.
 NEWCOMERS_WORDS = {"arr-coc": "what the question points to, before the encoder"}
 
@@ -198,98 +189,6 @@ def easy_block() -> str:
         lead = percent(leads.get((e["method"], e["budget"])), "+")
         rows.append(f"| {e['method']} | {e['tokens']:.0f} | {percent(e['overall'])} | {lead} |")
     return f"{made_by(summary)}\n\n" + "\n".join(rows) + "\n"
-
-
-def aims_block() -> str:
-    """What ARR-COC should reach at a fifth of the tokens, and what it reaches."""
-    summary = json.loads(EVALUATION.read_text())
-    entries = {(e["method"], e["budget"]): e for e in summary["methods"]}
-    ours = entries["arr-coc", BUDGET]
-    stock = ours["against_stock"]
-    leads = {(e["against"], e["budget"]): e["overall"] for e in summary["pairs"]}
-    peers = {m: leads[m, b] for m, b in leads if b == BUDGET and m not in OURS | CONTROLS}
-    beaten = [m for m, lead in peers.items() if lead["interval"][0] > 0]
-    level = [m for m in peers if m not in beaten]
-    kept = {b: entries["arr-coc", b]["against_stock"]["kept"] for b in KEPT}
-    worse = [k for k, one in stock["kinds"].items() if one["interval"][1] < -WORST]
-    shrunk = {b: lead for (m, b), lead in leads.items() if m == "downsample"}
-    after = leads["arr-coc-after", BUDGET]
-    free = next(
-        e for e in summary["pairs"] if e["against"] == "arr-coc-free" and e["budget"] == BUDGET
-    )
-    quick = {
-        key: at_equal_time(summary, key) for key in ("modelled_2b_s", "modelled_2b_same_shares_s")
-    }
-    own = next(
-        e["overall"]["value"] for e in comparable(summary)
-        if (e["method"], e["budget"]) == ("arr-coc", BUDGET)
-    )  # fmt: skip
-    least = min(free["kinds"].items(), key=lambda pair: pair[1]["value"])
-    extra = overhead()
-    rows = [
-        *(
-            (f"share of stock accuracy kept, at {budget:.0%}", f"{100 * bar:g}", percent(kept[budget]),
-             kept[budget]["value"] >= bar)
-            for budget, bar in KEPT.items()
-        ),
-        ("minus stock, points", "lower end above -2", percent(stock["overall"], "+"),
-         stock["overall"]["interval"][0] > -0.02),
-        (f"kinds wholly below -{100 * WORST:g} points", "none", ", ".join(worse) or "none", not worse),
-        ("other methods it is above, interval excluding zero", "all",
-         f"{len(beaten)} of {len(peers)}; not {', '.join(level)}" if level else "all", not level),
-        ("minus cutting after the full encoder", "-2 or more",
-         percent(after, "+"), after["value"] >= -0.02),
-        ("minus the picture shrunk, at 5, 10, 20, 40 %", "-1 or more",
-         "; ".join(f"{100 * lead['value']:+.1f}" for _, lead in sorted(shrunk.items())),
-         all(lead["value"] >= -0.01 for lead in shrunk.values())),
-        *(
-            (f"best in its time by the 2B stage times, {words}", "ARR-COC",
-             f"{100 * own:.1f}; next {next_best(quick[key])}", own > quick[key][0][1])
-            for key, words in (("modelled_2b_s", "1024 tokens"),
-                               ("modelled_2b_same_shares_s", "a glance as large as here"))
-        ),
-        ("share of the answer's place kept", "90", percent(ours["coverage"]),
-         ours["coverage"]["value"] >= 0.9),
-        ("AUC of relevance, own target against the other's", "90", percent(ours["own_auc"]),
-         ours["own_auc"]["value"] >= 0.9),
-        ("AUC of the first token's entropy against errors, within a kind", "",
-         percent(ours["entropy_auc"]), None),
-        ("learned minus fixed rules, points", "above 0", percent(free["overall"], "+"),
-         free["overall"]["interval"][0] > 0),
-        ("the same, share of the answer's place kept", "above 0", percent(free["coverage"], "+"),
-         free["coverage"]["interval"][0] > 0),
-        ("the same, worst kind", "-1 or more", f"{least[0]} {percent(least[1], '+')}",
-         least[1]["value"] >= -0.01),
-        ("time of glance, maps and preprocessing, of the full look's, 2B shapes", "at most 5",
-         "{median:.1f} ({min:.1f}-{max:.1f})".format(**{k: 100 * v for k, v in extra.items()}),
-         extra["median"] <= 0.05),
-    ]  # fmt: skip
-    return "\n".join(aims_table(rows)) + "\n"
-
-
-def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
-    """Accuracy that each other method has in ARR-COC's modelled time, the best first.
-
-    Linear between measured budgets; methods whose cheapest budget takes longer are left out.
-    """
-    seconds = {(e["method"], e["budget"]): e[key] for e in summary["time"]}
-    limit = seconds["arr-coc", BUDGET]
-    curves: dict[str, list] = {}
-    for e in comparable(summary):
-        if e["method"] not in OURS and (e["method"], e["budget"]) in seconds:
-            at = seconds[e["method"], e["budget"]]
-            curves.setdefault(e["method"], []).append((at, e["overall"]["value"]))
-    best = {
-        method: float(np.interp(limit, *zip(*sorted(points))))
-        for method, points in curves.items()
-        if min(points)[0] <= limit
-    }
-    return sorted(best.items(), key=lambda pair: -pair[1])
-
-
-def next_best(ranked: list[tuple[str, float]]) -> str:
-    """The best of `at_equal_time` in words."""
-    return f"{ranked[0][0]}, {100 * ranked[0][1]:.1f}" if ranked else "none is as quick"
 
 
 BLOCKS = {

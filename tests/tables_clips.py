@@ -5,7 +5,7 @@ from pathlib import Path
 
 from arr_coc.peers import names
 from arr_coc.peers.views_methods import VIEWS_METHODS
-from tests.tables_shared import WEIGHTS, aims_table, made_by, marked, percent, times_sooner
+from tests.tables_shared import WEIGHTS, Aim, aims_table, made_by, marked, percent, times_sooner
 
 RESULTS = Path(__file__).parent.parent / "results"
 REPORT = RESULTS / "benchmark-clips-2b-cpu.json"
@@ -133,11 +133,12 @@ def _aims(by_name: dict[str, dict], leads: dict[str, dict], world: str) -> list[
     else:
         measures.append(("tokens in the picture that holds the answer", ours["on_evidence"], ON_IT))
     rows = [
-        (what, f"{100 * aim:g}", percent(found), found["value"] >= aim)
+        Aim(what, f"{100 * aim:g}", percent(found), found["value"] >= aim, stock["overall"]["n"])
         for what, found, aim in measures
     ]
     said = f"all but {', '.join(level)}" if level else "all"
-    return aims_table([*rows, ("other methods it is above", "all", said, not level)])
+    n = stock["overall"]["n"]
+    return aims_table([*rows, Aim("other methods it is above", "all", said, not level, n)])
 
 
 def _steadiness(by_name: dict[str, dict]) -> list[str]:

@@ -1,6 +1,7 @@
 """What several of the tables share."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 WEIGHTS = Path(__file__).parent.parent / "arr_coc" / "bundled" / "arr-coc"
 
@@ -20,16 +21,27 @@ def at_a_fifth(summary: dict) -> dict[str, dict]:
     return {e["method"]: e for e in summary["methods"] if e["budget"] in (1.0, BUDGET)}
 
 
-def aims_table(rows: list[tuple[str, str, str, bool | None]]) -> list[str]:
-    """Lines of a table: what is asked, how much of it, what was found, and whether that is enough.
+class Aim(NamedTuple):
+    """What is asked, how much of it, what was found, whether that is enough, and on how many questions.
 
-    A bar of None is none.
+    `met` is None where there is no bar, `n` where questions are not what was counted.
     """
-    lines = ["| in percent | aim | found | |", "|---|---|---|---|"]
-    return lines + [
-        f"| {what} | {aim} | {found} | {'' if met is None else marked(met)} |"
-        for what, aim, found, met in rows
-    ]
+
+    what: str
+    aim: str
+    found: str
+    met: bool | None
+    n: int | None = None
+
+
+def aims_table(rows: list[Aim]) -> list[str]:
+    """Lines of a table of aims."""
+    lines = ["| in percent | aim | found | n | |", "|---|---|---|---|---|"]
+    for one in rows:
+        n = "" if one.n is None else f"{one.n:,}"
+        met = "" if one.met is None else marked(one.met)
+        lines.append(f"| {one.what} | {one.aim} | {one.found} | {n} | {met} |")
+    return lines
 
 
 def marked(met: bool) -> str:

@@ -513,23 +513,62 @@ def handlers():
 
 
 def test_a_card_shows_what_was_recorded(handlers):
-    fresh = handlers.on_pick(20, event(card=1))
+    fresh = handlers.on_pick(20, stamps.Turn(), event(card=1))
     assert fresh.answers.count("arr-mark") == 3
     assert fresh.question == handlers.examples[1].question
     assert fresh.chosen == 1 and fresh.shown["recorded"]
     few = round(100 * OTHER_SHARE)
-    of_few = handlers.on_pick(few, event(card=1))
+    of_few = handlers.on_pick(few, stamps.Turn(), event(card=1))
     assert of_few.shown["result"]["tokens_kept"] < fresh.shown["result"]["tokens_kept"]
     assert f"arr_budget={few}" in of_few.links and "arr_budget=20" in fresh.links
     between = handlers.on_pick(
-        33, event(card=1)
+        33, stamps.Turn(), event(card=1)
     )  # not recorded: the usual one stands there and fades
     assert between.shown == fresh.shown and "arr_budget=33" in between.links
     other = handlers.opened(1, "another question?")
     assert other.shown is None and "arr-mark" not in other.answers
     for bad in (10**6, -1, "1", True, None, [0]):
-        assert handlers.on_pick(20, event(card=bad)) == Fresh() == (UNCHANGED,) * len(fresh)
+        assert (
+            handlers.on_pick(20, stamps.Turn(), event(card=bad))
+            == Fresh()
+            == (UNCHANGED,) * len(fresh)
+        )
         assert handlers.example_of(bad) is None
+
+
+def test_of_what_is_picked_in_quick_succession_the_last_stays(handlers, monkeypatch, scene):
+    def overtaken(bring):
+        """What `bring` brings while a card is picked that was clicked later."""
+        turn, opened, drawn = stamps.Turn(), handlers.opened, handlers._drawn
+        for name, own in (("opened", opened), ("_drawn", drawn)):
+
+            def later(*given, own=own, **named):
+                turn.pick("9")
+                return own(*given, **named)
+
+            monkeypatch.setattr(handlers, name, later)
+        found = bring(turn)
+        monkeypatch.undo()
+        return turn, found
+
+    bring = {
+        "card": lambda turn: handlers.on_pick(20, turn, event(card=1, run="8")),
+        "drawn": lambda turn: handlers.on_draw(None, 20, turn, "8"),
+        "sign": lambda turn: handlers.on_sign("71", 20, turn, "8"),
+    }
+    for name, one in bring.items():
+        turn, fresh = overtaken(one)
+        assert fresh == Fresh() and turn.newest == 0, name
+        assert one(stamps.Turn()) != Fresh()
+    turn = stamps.Turn(picked=9)
+    assert handlers.on_own_picture(str(scene), turn=turn, run="8") == Fresh() and turn.newest == 0
+    assert handlers.on_own_picture(str(scene), turn=turn, run="10") != Fresh() and turn.newest == 10
+    assert handlers.on_address(turn, event(query="?arr_example=1", run="8")) == (
+        *Fresh(),
+        UNCHANGED,
+    )
+    *fresh, percent = handlers.on_address(turn, event(query="?arr_example=1", run="11"))
+    assert Fresh(*fresh).chosen == 1 and percent == 20
 
 
 def test_a_question_typed_before_the_page_was_open_stays(handlers):
@@ -548,22 +587,22 @@ def test_a_question_typed_before_the_page_was_open_stays(handlers):
 def test_events_of_any_shape_are_survived(handlers):
     shown = handlers.opened(0).shown
     for bad in (None, [], [1, 2], ["a"] * 3, [2, 0, 0], [True] * 3, {"a": 1}, "${7*6}"):
-        refused_tensions = handlers.on_tensions(shown, event(tensions=bad))
+        refused_tensions = handlers.on_tensions(shown, json.dumps(bad))
         assert "The tensions are" in refused_tensions.said_tensions
         assert refused_tensions.shown == refused_tensions.look == UNCHANGED
         assert handlers.on_save(shown, event(save=str(bad))) == gr.skip()
         assert handlers.on_chip([["q", "a"]], event(ask=bad)) == gr.skip()
         handlers.on_question(bad, "q", bad)
-    assert (
-        "press Compare first" in handlers.on_tensions(None, event(tensions=[0] * 3)).said_tensions
-    )
+    for text in (None, "", "nan", "[" * 1000, "[0.1, 0.2", "0.5" + " " * 500):
+        assert "The tensions are" in handlers.on_tensions(shown, text).said_tensions
+    assert "press Compare first" in handlers.on_tensions(None, "[0, 0, 0]").said_tensions
     assert "press Compare first" in handlers.on_reset(None).said_tensions
     assert "no comparison" in handlers.on_save(None, event(save="png"))
 
 
 def test_tensions_are_kept_for_the_next_comparison_until_reset(handlers):
     shown = handlers.opened(0).shown
-    tuned = handlers.on_tensions(shown, event(tensions=[0.1, 0.2, 0.3]))
+    tuned = handlers.on_tensions(shown, "[0.1, 0.2, 0.3]")
     assert tuned.tensions == [0.1, 0.2, 0.3] and tuned.shown["where"]["compress"] == 0.1
     back = handlers.on_reset(tuned.shown)
     assert back.tensions is None and back.shown["where"] == shown["where"]

@@ -34,8 +34,8 @@ def test_fine_reading_particularizes_and_whole_scenes_compress():
     assert fine.compress <= whole.compress - 0.3
     assert whole.exploit <= 0.4
     assert lexical_tensions("where is the bird?").focus >= 0.7
-    many = lexical_tensions("how many birds are there?").spread
-    assert many > lexical_tensions("where is the bird?").spread > fine.spread
+    many = lexical_tensions("how many birds are there?").focus
+    assert many < lexical_tensions("where is the bird?").focus < fine.focus
 
 
 def test_a_word_that_only_begins_like_another_says_nothing_of_it():

@@ -15,8 +15,9 @@ from test_views import (
     stock_inputs,
 )
 
+from arr_coc import components
 from arr_coc.attending import native_allocation
-from arr_coc.clips import clip_of, fewer_moments
+from arr_coc.clips import clip_of, fewer_frames
 from arr_coc.config import Config
 from arr_coc.peers import selection
 from arr_coc.peers.clock import timed
@@ -26,7 +27,8 @@ from arr_coc.qwen import batch
 from arr_coc.qwen.inputs import Ask
 from arr_coc.realizing import Realizer
 
-NAMES = sorted(VIEWS_METHODS)
+NEEDS_WEIGHTS = {name for name, make in VIEWS_METHODS.items() if make().needs_weights}
+NAMES = sorted(set(VIEWS_METHODS) - NEEDS_WEIGHTS)
 # Whole moments, or whole rows and columns, cannot fill every budget.
 SLACK = {"fewer-frames", "smaller-frames"}
 AFTER = ("evs", "divprune")
@@ -87,12 +89,35 @@ def test_every_block_stands_behind_its_own_time(tiny, clip, name):
     text = tiny.tokenizer.decode(reduced.prompt.ids(counts)[0])
     stamps = ["<0.2 seconds>", "<1.4 seconds>", "<3.3 seconds>"]
     if name == "fewer-frames":  # two moments of three, each a little smaller
-        stamps = [stamps[0], stamps[2]] if counts == [12, 12] else [stamps[1]]
+        assert counts == [12, 12]
+        ends = [(clip.times[a] + clip.times[b]) / 2 for a, b in ((0, 1), (3, 4))]
+        stamps = [f"<{seconds:.1f} seconds>" for seconds in ends]
     # The template's own mark stands before the whole clip.
     _, *parts = text.split("<|vision_start|>")
     assert len(parts) == len(stamps) + 1
     for before, after, stamp, count in zip(parts, parts[1:], stamps, counts):
         assert before.endswith(stamp) and after.count("<|video_pad|>") == count
+
+
+def test_without_the_part_for_motion_no_question_asks_for_what_moves(tiny, clip):
+    assert {"arr-coc-no-motion"} == NEEDS_WEIGHTS
+    with pytest.raises(ValueError, match="with the part motion: there are none"):
+        reduce("arr-coc-no-motion", tiny, clip, 24)
+    torch.manual_seed(0)
+    config, layers = tiny.model.config, tiny.attention_layers
+    parts = components.for_base(config, layers, ["heads", "motion"], glances=True).eval()
+    host = tiny.with_policies({"default": parts})
+    with_it, without = (reduce(n, host, clip, 24) for n in ("arr-coc", "arr-coc-no-motion"))
+    assert all(map(torch.equal, with_it.score, without.score)), "a new part says nothing"
+    torch.nn.init.constant_(parts.motion.layers[-1].bias, 3.0)
+    asked = reduce("arr-coc", host, clip, 24)
+    assert not all(map(torch.equal, asked.score, without.score))
+    again = reduce("arr-coc-no-motion", host, clip, 24)
+    assert all(map(torch.equal, again.score, without.score))
+    with pytest.raises(ValueError, match="these hold heads"):
+        reduce(
+            "arr-coc-no-motion", tiny.with_policies({"default": parts.without("motion")}), clip, 24
+        )
 
 
 # --- each by its definition ---
@@ -143,26 +168,26 @@ def test_divprune_takes_from_all_moments_at_once(tiny, clip):
     ],
 )
 def test_fewer_frames_spends_most_of_the_budget(budget, expected):
-    numbers, grid = fewer_moments(8, (8, 8), budget)
-    assert (len(numbers), grid) == expected
-    assert all(0 <= a < b < 8 for a, b in zip(numbers, numbers[1:]))
+    numbers, grid = fewer_frames(16, 8, (8, 8), budget)
+    assert (len(numbers) / 2, grid) == expected
+    assert all(a < b for a, b in zip(numbers, numbers[1:]))
+    assert (numbers[0], numbers[-1]) == (0, 15), "both ends are shown, as the stock processor does"
+    assert fewer_frames(15, 8, (8, 8), 512) == ([*range(15)], (8, 8))
 
 
-@pytest.mark.parametrize(("budget", "numbers"), [(20, [1]), (40, [0, 2])])
+@pytest.mark.parametrize(("budget", "numbers"), [(20, [0, 5]), (40, [0, 2, 3, 5])])
 def test_fewer_frames_is_the_stock_model_on_the_clip_of_these_moments(tiny, budget, numbers):
     frames, times = [noise(seed) for seed in range(6)], (0, 0.5, 1.0, 1.7, 3.3, 3.5)
     reduced = reduce("fewer-frames", tiny, clip_of(frames, times=times), budget)
-    chosen = [2 * number + half for number in numbers for half in (0, 1)]
-    fewer = clip_of([frames[i] for i in chosen], times=[times[i] for i in chosen])
+    fewer = clip_of([frames[i] for i in numbers], times=[times[i] for i in numbers])
     alone = tiny.prepare(fewer, QUESTION)
     counts = [len(own) for own in reduced.held]
     assert torch.equal(reduced.prompt.ids(counts), alone.prompt.ids(counts))
     stock = logits(tiny, alone, tiny.encode_each(alone.pictures, None))
     assert torch.equal(logits(tiny, reduced, reduced.held), stock)
-    assert [int(own.sum()) for own in reduced.kept] == [20 * (i in numbers) for i in range(3)]
-    moved = replace(
-        reduced, prompt=tiny.prepare(clip_of(frames[: 2 * len(numbers)]), QUESTION).prompt
-    )
+    seen = {number // 2 for number in numbers}
+    assert [int(own.sum()) for own in reduced.kept] == [20 * (i in seen) for i in range(3)]
+    moved = replace(reduced, prompt=tiny.prepare(clip_of(frames[: len(numbers)]), QUESTION).prompt)
     assert gap(logits(tiny, moved, reduced.held)[:, -1], stock[:, -1]) > 0.01, "other times"
 
 

@@ -13,7 +13,7 @@ from test_comparing import Fake, request
 from test_viewer import EVIL
 
 from arr_coc.config import small_grid
-from arr_coc.page import board, idea, saw, why
+from arr_coc.page import board, idea, saw, stamps, why
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.service import comparing, decision
 
@@ -121,7 +121,7 @@ def test_what_a_card_sends_stays_small():
     handlers = LocalHandlers(BUNDLED_EXAMPLES)
     assert len(handlers.examples) > 8
     for card in range(len(handlers.examples)):
-        fresh = handlers.on_pick(20, event(card=card))
+        fresh = handlers.on_pick(20, stamps.Turn(), event(card=card))
         sent = [value for value in fresh if isinstance(value, str)]
         assert fresh.saw and sum(len(text.encode()) for text in sent) < MOST_OF_A_CARD, card
 

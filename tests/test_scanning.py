@@ -13,6 +13,7 @@ from arr_coc.knowing import SCORE_BOUND
 from arr_coc.qwen.weights import BUNDLED_WEIGHTS, load_components, save_components
 from arr_coc.scanning import FINE, HOPS, ScanMatch
 from arr_coc.scenes.scene import DEV_SEED
+from arr_coc.train import relaxation
 from arr_coc.train import scan as training
 from arr_coc.train.data import Sample, TrainingQuestion
 from arr_coc.train.drawn import SceneSamples
@@ -266,8 +267,39 @@ def test_a_lesson_leaves_out_what_has_no_place(bundled):
     questions = asked("a?", (0, 0, 32, 32)), asked("b?"), asked("a?", (0, 0, 32, 32))
     lesson = training.lesson_of(Sample(0, image, questions), bundled)
     h, w = bundled.inputs.grid_of(image.size)
-    assert lesson.questions == ("a?",) and lesson.evidence.shape == (1, h, w)
+    [places] = lesson.places
+    assert lesson.questions == ("a?",) and places.shape == (1, h, w)
     assert lesson.fine.shape == (3, h * FINE, w * FINE) and lesson.fine.dtype == torch.uint8
+
+
+def test_every_place_counts_however_large():
+    """A number of one cell beside a title of nine: by area the title would be nearly all."""
+    places = torch.zeros(2, 20)
+    places[0, 0], places[1, 5:14] = 1, 1
+    wanted = training.wanted_of(places)
+    assert wanted.sum() == pytest.approx(1) and wanted[0] == pytest.approx(1 / 4)
+    kept = torch.zeros(3, 20)
+    kept[0, 5:14], kept[1, 0], kept[2] = 1, 1, 1
+    missed, found, whole = relaxation.cover(kept, [places] * 3).tolist()
+    assert missed == pytest.approx(found) and missed > 5 and whole == pytest.approx(0, abs=1e-6)
+    assert relaxation.cover(kept[:1], [places[:0]]).tolist() == [0]
+
+
+def test_hops_say_in_bfloat16_how_far_a_thing_reaches():
+    torch.manual_seed(0)
+    hop = scanning.Hop(8, 4)
+    torch.nn.init.normal_(hop.told[-1].weight)
+    sides = torch.linspace(-1, 1, 32)
+    places = torch.stack(torch.meshgrid(sides, sides, indexing="ij")).flatten(1)
+    phrase, question = torch.randn(1, 8), torch.randn(1, 8)
+    with torch.no_grad():
+        wanted = torch.nn.functional.normalize(hop.named(phrase + question), dim=1)
+        seen = -wanted[:, :, None].expand(-1, -1, 1024).clone()
+        seen[0, :, 900:902] = wanted[0, :, None]  # two cells alone look like it
+        exact, *_ = hop(seen, places, phrase, question)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded, *_ = hop(seen, places, phrase, question)
+    assert (exact - rounded).abs().max() < 0.02 * (exact - question).abs().max() + 0.01
 
 
 def test_a_picture_without_places_costs_nothing(bundled):
@@ -302,7 +334,8 @@ def test_the_command_writes_weights_that_training_goes_on_from(bundled, tmp_path
     training.main([*flags, "--steps", "2", "--resume"])
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["steps"] == 2 and said["samples"] == 4
-    assert set(said["evidence_kept"]) == {"questions", "0.05", "0.1", "0.2"}
+    shares = {"0.05", "0.1", "0.2"}
+    assert set(said["evidence_kept"]) == {"questions", *shares, *(f"{s} least" for s in shares)}
     parts = load_components(out, None, base="", **bundled.identity())
     assert parts.names == ["scan"]
     assert not torch.equal(parts.scan.out.bias, first.scan.out.bias)

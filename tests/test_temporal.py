@@ -16,6 +16,7 @@ from arr_coc.config import (
     Tensions,
     glance_tokens,
     glance_tokens_each,
+    spread,
 )
 from arr_coc.knowing import HeadWeights, StateMatch
 from arr_coc.realizing import Glance, Realizer
@@ -210,6 +211,18 @@ def test_what_moves_is_lifted_and_what_is_still_is_not():
     assert all(torch.equal(view.relevance, own) for view, own in zip(flat.views, flat.own))
 
 
+def test_what_comes_is_there_at_once_and_fades_by_the_second():
+    """A mutant, the mean of both, would give what is shown for one moment alone the least."""
+    there, gone = torch.zeros(1, *GRID), torch.zeros(1, *GRID)
+    there[0, 1, 1] = 1.0
+    new = (True, False, False, False)
+    first, onset, *after = blend([gone, there, gone, gone], new, 0.5, (0.0, 1.0, 2.0, 4.0))
+    assert torch.equal(first, gone) and torch.equal(onset, there)
+    assert [float(own[0, 1, 1]) for own in after] == [0.5, 0.125]
+    assert torch.equal(blend([there] * 4, new, 0.5)[3], there), "what stays, stays"
+    assert not blend([gone, there, gone, gone], (True, False, True, False), 0.5)[2].any()
+
+
 def test_motion_does_not_pile_up():
     own = [torch.full((1, *GRID), 0.4)] * 9
     rising = [torch.ones(1, *GRID)] * 9
@@ -276,7 +289,7 @@ def test_recombined_a_decision_is_what_it_would_have_been(in_time, monkeypatch):
         assert torch.equal(one.relevance, other.relevance) and one.budget == other.budget
         assert torch.equal(one.allocation.cells, other.allocation.cells)
     assert temporal.recombine(given).counts == given.counts
-    monkeypatch.setattr(temporal, "texture", lambda *_: 1 / 0)
+    monkeypatch.setattr(motion, "texture", lambda *_: 1 / 0)
     with pytest.raises(ValueError, match="no maps to recombine: ZeroDivisionError"):
         temporal.recombine(realizer.realize(None, QUESTION))
 
@@ -305,7 +318,7 @@ def test_any_budget_is_kept_and_its_most_is_everything(budget, allocator):
     if budget == 7:
         assert 0 in map(len, allocations), "a moment may get nothing"
     one = allocate(maps[:1], min(budget, 80), Tensions(), "topk")[0]
-    alone = Spread(TopK(), Tensions().spread)(maps[0][0], min(budget, 80))
+    alone = Spread(TopK(), spread(Tensions().focus))(maps[0][0], min(budget, 80))
     assert torch.equal(one.cells, alone.cells)
 
 
@@ -321,7 +334,7 @@ def test_a_glance_takes_fewer_tokens_of_each_the_more_there_are():
 @pytest.mark.parametrize("moments", [1, 3, 12])
 def test_a_failed_stage_spreads_the_tokens_evenly_and_says_why(moments, monkeypatch):
     host = StubHost([moment(1, 1)] * moments, [points_at()] * moments)
-    monkeypatch.setattr(temporal, "texture", lambda *_: 1 / 0)
+    monkeypatch.setattr(motion, "texture", lambda *_: 1 / 0)
     clip = TemporalRealizer(host).realize(None, QUESTION, Config(budget=8))
     assert clip.fallback == "ZeroDivisionError: division by zero"
     assert clip.tokens == 8 and max(clip.counts) - min(clip.counts) <= 1

@@ -38,7 +38,7 @@ SHORT += ("--first-seed", str(FIRST_SEED), "--device", "cpu")
 
 
 # Beside a halo and surroundings there is nothing for the maps inside the encoder (tests/test_lora.py).
-ALL_PARTS = tuple(name for name in components.PARTS if name != "lora")
+ALL_PARTS = tuple(name for name in components.PARTS if name not in ("lora", "motion"))
 
 
 def learner(host, parts=ALL_PARTS, seed=0):
@@ -192,17 +192,20 @@ def test_the_adapter_learns_only_answers_that_the_kept_places_hold(bundled, samp
         free = [[0]] * len(rows)
         said = frozen.answer_logits(bundled, group.prompts, held, free, [None] * len(rows))
 
-    def reached(answers):
+    def gradients(answers):
         group.answers = [[int(token)] for token in answers]
         module.zero_grad()
         module.losses(group)["mended"].sum().backward()
-        grads = ((name, p.grad) for name, p in module.parts.named_parameters())
-        return {name.split(".")[0] for name, grad in grads if grad is not None and grad.any()}
+        grads = {name: p.grad for name, p in module.parts.named_parameters()}
+        return {name: grad.clone() for name, grad in grads.items() if grad is not None}
 
-    first, second = said.topk(2).indices.unbind(1)
-    every = reached(first)
-    assert {"adapter", "policy", "heads"} <= every
-    assert reached(second) == every - {"adapter"}
+    first, second, third = (gradients(column) for column in said.topk(3).indices.unbind(1))
+    reached = {name.split(".")[0] for name, grad in first.items() if grad.any()}
+    assert {"adapter", "policy", "heads"} <= reached
+    # What is not held teaches nothing of itself: only what the full encoder's tokens say instead.
+    assert all(torch.equal(second[name], third[name]) for name in second)
+    assert not all(torch.equal(first[name], second[name]) for name in second)
+    assert any(grad.any() for name, grad in second.items() if name.startswith("adapter."))
 
 
 def test_what_is_left_of_the_distance_is_that_of_the_features(bundled, samples):
@@ -244,7 +247,9 @@ def test_without_answers_pictures_without_boxes_are_still_looked_at(bundled, sam
     bare = [replace(q, boxes=(), is_located=False) for q in samples[0].questions]
     sample = replace(samples[0], questions=tuple(bare))
     groups = [gather(bundled, [sample], in_full=in_full) for in_full in (True, False)]
-    assert torch.equal(*(group.evidence for group in groups)) and groups[0].evidence.any()
+    first, second = (group.places for group in groups)
+    assert all(map(torch.equal, first, second)) and first[0].any()
+    assert [own.shape[0] for own in first] == [1] * len(bare)
 
 
 def test_what_only_mends_learns_without_answers_from_the_full_encoder(
@@ -562,7 +567,7 @@ def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, ca
     parse("--renew", "adapter", "--adapter-attends")
     assert parse().init == tmp_path / "w"
     assert train.parse(["--out", "x"]).parts == list(ALL_PARTS)
-    assert train.parse(["--out", "x", "--context", "glance"]).parts == list(components.PARTS)
+    assert train.parse(["--out", "x", "--context", "glance"]).parts == [*ALL_PARTS, "lora"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from arr_coc.train.clips import Paced, best_of, keeps, learned, lessons, loss_of
 
 OWN = Pace(0.25, 1.25, 0.5)
 START = Pace()
-PACES = ("none", "light", "start", "learned")
+PACES = ("none", "light", "start", "learned", "start and motion", "learned and motion")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,26 @@ def test_what_moves_is_lifted_where_it_holds_the_answers(taught):
     torch.stack([loss_of(one, numbers()) for one in moving]).mean().backward()
     assert numbers.free.grad.isfinite().all()
     assert numbers.free.grad[1] < 0  # more boost, less loss
+
+
+def test_questions_learn_to_ask_for_what_moves_or_not(taught):
+    moving = [replace(with_evidence(one, moving=True), asked=torch.ones(1, 8)) for one in taught]
+    moving = [one for one in moving if one.evidence.sum()]
+    still = [
+        replace(one, asked=-torch.ones(1, 8), evidence=1 - (torch.cat([*one.moved]) > 0).float())
+        for one in moving
+    ]
+    for one, way in ((moving, 1), (still, -1)):
+        one[0].asked[0, :4] *= 2  # a norm over equal features is 0
+        one[:] = [replace(own, asked=one[0].asked) for own in one]
+        match = clips.matched([*one], Pace(0.0, 1.0, 0.0), steps=60)
+        assert way * float(match(one[0].asked)) > 0.5
+    fresh = motion.MotionMatch(8)
+    maps = [torch.rand(1, 2, 2) for _ in range(3)]
+    moved = [torch.rand(1, 2, 2) for _ in range(3)]
+    best = max(own.max() for own in maps)
+    for own, lifted in zip(maps, motion.asked_for(maps, moved, fresh(torch.randn(1, 8)))):
+        assert torch.allclose(lifted, own / best)
 
 
 def test_answers_at_the_beginning_take_the_lean_back(taught):
@@ -130,7 +150,7 @@ def test_numbers_that_are_none_are_named(bundled, tmp_path, pace):
 @pytest.mark.slow
 def test_the_command_writes_weights_that_differ_in_nothing_else(bundled, tmp_path, capsys):
     out = tmp_path / "paced"
-    count = "--n 2 --test-n 2 --answer-n 1 --groups 4"
+    count = "--n 2 --test-n 2 --answer-n 1 --groups 4 --motion-steps 2"
     clips.main(f"{count} --hand home --steps 4 --out {out}".split())
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {"none", "start", "learned"} <= set(told)
@@ -141,8 +161,10 @@ def test_the_command_writes_weights_that_differ_in_nothing_else(bundled, tmp_pat
     assert best["asked"] > 0 and best["right"] == max(told[name]["right"] for name in PACES)
     before = next(iter(bundled.policies.values())).state_dict()
     after = load_file(out / WEIGHTS)
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[key], after[key]) for key in before)
+    others = {key for key in after if not key.startswith("motion.")}
+    assert {key for key in before if not key.startswith("motion.")} == others
+    assert all(torch.equal(before[key], after[key]) for key in others)
+    assert ("motion" in config["parts"]) == ("motion" in told["published"])
     assert build(config["parts"]).names
 
 

@@ -83,7 +83,7 @@ def test_training_takes_labels_from_crops_only_where_it_is_told(bundled, asked, 
     for kind in labels.LABELS:
         module = Learner(bundled, parts, labels=kind)
         monkeypatch.setattr(
-            module, "losses", lambda group: seen.append(group.evidence) or {"cover": torch.ones(1)}
+            module, "losses", lambda group: seen.append(*group.places) or {"cover": torch.ones(1)}
         )
         module(asked.samples)
     assert not torch.equal(seen[0][0], label.flatten()) and torch.equal(seen[1][0], label.flatten())

@@ -1,10 +1,12 @@
 """Trained parts: couplings, the combiner, the relaxed top-k, and samples; no model runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from arr_coc import balancing, components
+from arr_coc import balancing, components, realizing
 from arr_coc.allocators import Spread
 from arr_coc.attending import TopK, uniform
 from arr_coc.balancing import Combiner, Scalars, combine, lexical_tensions
@@ -28,7 +30,8 @@ def maps(seed=0):
 
 def test_the_combiner_starts_at_the_fixed_formula():
     found = Combiner()()
-    assert torch.allclose(torch.stack(found[:-1]), torch.tensor(Scalars()[:-1]))
+    trained = balancing.TRAINED
+    assert torch.allclose(torch.stack(found[:trained]), torch.tensor(Scalars()[:trained]))
     tensions = Tensions(0.3, 0.7, 0.6)
     fixed, learned = combine(*maps(), tensions), combine(*maps(), tensions, found)
     assert torch.allclose(fixed, learned, atol=1e-4)
@@ -331,3 +334,23 @@ def test_phrases_say_what_their_kind_asks_for():
         wanted = balancing.LEXICON[kind][1]
         near = sum(abs(lexical_tensions(p).compress - wanted[0]) <= 0.3 for p in phrases)
         assert near >= 0.8 * len(phrases), kind
+
+
+def test_of_what_focus_leaves_new_weights_spread_a_quarter():
+    tensions = Tensions(0.5, 0.5, 0.6)
+    assert balancing.FIXED.spread(0.6) == pytest.approx(0.64), "without weights all of it"
+    kept = {}
+    for even in (1.0, balancing.EVEN, 0.0):
+        combiner = Combiner(even)
+        assert combiner.sizes == ({} if even == 1 else {"even": even})
+        numbers = components.Components({"combiner": combiner}).numbers()
+        assert numbers.even == even and len(numbers) == len(balancing.FIXED)
+        maps = torch.zeros(3, 1, 8, 8)
+        maps[:, 0, :3, :3] = torch.rand(3, 3, 3, generator=torch.Generator().manual_seed(0))
+        _, found = realizing.decide(tuple(maps), tensions, 16, scalars=numbers)
+        best = realizing.decide(tuple(maps), replace(tensions, focus=1.0), 16)[1]
+        kept[even] = len(set(found.native_index().tolist()) & set(best.native_index().tolist()))
+    assert kept[0.0] == 16 > kept[balancing.EVEN] > kept[1.0]
+    for bad in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="even is"):
+            Combiner(bad)

@@ -86,11 +86,12 @@ def test_boxes_of_a_set_are_what_the_cover_loss_asks_for(folder, learner):
     with torch.no_grad():
         group = frozen.gather(learner.host, [sample])
     wanted = evidence(question.boxes, sample.image.size, group.grid)
-    assert torch.equal(group.evidence[0].view(group.grid), wanted) and 0 < wanted.mean() < 0.5
+    [places] = group.places
+    assert torch.equal(places.amax(0).view(group.grid), wanted) and 0 < wanted.mean() < 0.5
     assert group.unboxed == [False], "answers are learned from people, not from the base"
     before = learner.losses(group)["cover"]
     in_boxes = (wanted > 0).float().flatten()[None]
-    assert float(losses.cover(in_boxes, group.evidence)) == 0 < float(before.detach())
+    assert float(losses.cover(in_boxes, group.places)) == 0 < float(before.detach())
     before.sum().backward()
     with torch.no_grad():
         for parameter in learner.parts.heads.parameters():
@@ -104,7 +105,7 @@ def test_without_boxes_the_base_teaches_whatever_the_set_calls_its_kinds(folder,
     bare = TrainingQuestion("how many are there?", "2", "number")
     with torch.no_grad():
         group = frozen.gather(learner.host, [type(sample)(0, sample.image, (bare,))])
-    assert group.unboxed == [True] and float(group.evidence.sum()) > 0
+    assert group.unboxed == [True] and float(group.places[0].sum()) > 0
 
 
 # --- the held-out part, the best checkpoint, an early stop ---

@@ -22,6 +22,7 @@ PART_WORDS = {
     "texture": "matches cheap maps of the picture (edges, colour, saliency) with the question",
     "scan": "a small convolutional network that looks at every place for what the question asks",
     "adapter": "corrects the kept tokens by what the glance saw there",
+    "motion": "of clips: says how much a question asks for what moves",
     "lora": "low-rank maps on the vision encoder's queries, keys and values, for kept cells alone",
 }
 TENSION_NAMES = {

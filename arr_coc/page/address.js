@@ -37,7 +37,7 @@ function arrAddress(root, trigger) {
     addEventListener(name, () => { settling = false; }, true);
   addEventListener('popstate', () => {
     settling = true;
-    trigger('select', {query: location.search});
+    trigger('select', {query: location.search, run: window.arrState?.later()});
   });
   new MutationObserver(follow).observe(document.getElementById('arr-links'), {
     childList: true, subtree: true, attributes: true, attributeFilter: ['data-query'],

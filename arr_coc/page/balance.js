@@ -4,7 +4,7 @@
 
    `sum` is what `why.sum_of` wrote; maps become flat lists, row by row; tensions are [compress, exploit, focus]. */
 const arrBalance = (() => {
-  const EPS = 1e-6, REACH = 1, TOP_SHARE = 20, GIST = 0.5;
+  const EPS = 1e-6, REACH = 1, TOP_SHARE = 20, GIST = 0.5, EVEN = 6;  // place of a scalar
 
   const descending = (values) => values.map((_, i) => i).sort((i, j) => values[j] - values[i] || i - j);
 
@@ -82,7 +82,7 @@ const arrBalance = (() => {
     const look = sum.look ? sum.look[0] * sum.look[1] : 0;
     const fits = look <= Math.floor(3 * sum.budget / 4);
     const stays = sum.glance === 'periphery' || (sum.glance === 'auto' && fits && compress > GIST);
-    const all = sum.budget - (stays ? look : 0), evenly = rounded((1 - focus ** 2) * all);
+    const all = sum.budget - (stays ? look : 0), evenly = rounded((sum.scalars[EVEN] ?? 1) * (1 - focus ** 2) * all);
     return {all, evenly, best: all - evenly, glance: stays ? look : 0};
   }
 

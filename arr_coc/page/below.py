@@ -48,7 +48,11 @@ SEVERAL_FULL_JS = (
 )
 SEVERAL_PRESS_JS = "() => { document.querySelector('#arr-several-ask')?.click(); }"
 SEVERAL_OLD_JS = "() => { window.arrMoments?.another(); }"
-SEVERAL_BUDGET_JS = "() => { window.arrMoments?.compare(); }"
+# The budget was dragged, typed or set by a button: the clip's answers and the map follow it.
+SEVERAL_BUDGET_JS = """(percent) => {
+    window.arrMoments?.compare();
+    if (percent) window.arrSpend?.(Number(percent));
+}"""
 FULL_JS = f"() => {json.dumps(spoken(results.QUEUE_FULL))}"
 
 # What a server in the model's place has not: it does not say where it looked, and sets or refuses these.
@@ -157,7 +161,7 @@ def wire_several(
         picked = functools.partial(cards.on_pick, number)
         card.click(picked, None, answered, cancels=running, **quick)
     # Other words, and a dragged budget, `moments.js` sees for itself. A card's own file is not another one.
-    page.percent.change(None, None, None, js=SEVERAL_BUDGET_JS, **quick)
+    page.percent.change(None, page.percent, None, js=SEVERAL_BUDGET_JS, **quick)
     for event in ("upload", "delete", "clear"):
         getattr(below.several_files, event)(None, None, None, js=SEVERAL_OLD_JS, **quick)
 
@@ -201,6 +205,7 @@ def wire_you(
     ).then(None, None, None, js=AGAIN_JS, **quick)
     below.you.submit(handlers.on_waiting, None, below.you_said, **quick)
     running = below.you.submit(handlers.on_spent, below.playing, played, **gpu)
-    running.failure(None, None, below.you_said, js=FULL_JS, **quick)
-    running.then(None, None, None, js=AGAIN_JS, **quick)
+    refused = running.failure(None, None, below.you_said, js=FULL_JS, **quick)
+    for ended in (running, refused):  # after a failure nothing but its own event runs
+        ended.then(None, None, None, js=AGAIN_JS, **quick)
     return running

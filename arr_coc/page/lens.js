@@ -12,6 +12,8 @@ function arrLens(root) {
 
   function mount(box) {
     box.dataset.ready = '1';
+    standing.get(box)?.stop.abort();  // an update keeps the box and its listeners, and takes data-ready away
+    const stop = new AbortController(), {signal} = stop;
     const data = JSON.parse(box.dataset.saw), [h, w] = data.grid, said = box.parentElement.querySelector('.arr-lens-said');
     const panes = LOOKS.map((name) => {
       const pane = box.querySelector(`[data-look=${name}]`), find = (what) => pane.querySelector(what);
@@ -80,8 +82,8 @@ function arrLens(root) {
       const area = pane.seen.getBoundingClientRect();
       move([(event.clientY - area.top) / area.height, (event.clientX - area.left) / area.width]);
     }
-    box.addEventListener('pointerdown', follow);
-    box.addEventListener('pointermove', (event) => (event.pointerType === 'mouse' || event.buttons) && follow(event));
+    box.addEventListener('pointerdown', follow, {signal});
+    box.addEventListener('pointermove', (event) => (event.pointerType === 'mouse' || event.buttons) && follow(event), {signal});
     box.addEventListener('keydown', (event) => {
       const step = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key];
       if (!step && event.key !== 'Home') return;
@@ -89,8 +91,8 @@ function arrLens(root) {
       const [row, column] = place();
       move(step ? [within(row + step[0], 0, h - 1) + 0.5, within(column + step[1], 0, w - 1) + 0.5].map(
         (value, i) => value / data.grid[i]) : data.at);
-    });
-    standing.set(box, {show, lay});
+    }, {signal});
+    standing.set(box, {show, lay, stop});
     show(image);
   }
 

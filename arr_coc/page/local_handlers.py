@@ -108,20 +108,27 @@ class LocalHandlers(Tuning):
             said_tensions=spoken(),
         )
 
-    def on_pick(self, percent: Any, event: gr.EventData) -> Fresh:
-        """A card was clicked: its picture, its question, and what was recorded of them."""
-        chosen = sent(event, "card")
+    def on_pick(self, percent: Any, turn: Turn, event: gr.EventData) -> Fresh:
+        """A card was clicked: its picture, its question, and what was recorded of them.
+
+        Of what is picked, drawn or given in quick succession the last stays, by a number of the browser's.
+        """
+        chosen, run = sent(event, "card"), sent(event, "run")
+        turn.pick(run)
         known = self.example_of(chosen)
-        return self.opened(chosen, percent=_percent(percent), is_set=True) if known else Fresh()
+        fresh = self.opened(chosen, percent=_percent(percent), is_set=True) if known else Fresh()
+        return fresh if turn.is_picked(run) else Fresh()
 
     def on_open(self, request: gr.Request) -> tuple:
         """The page as a link opens it; without one, question and budget may be the visitor's by now."""
         opened = self._asked_for(given := request.query_params if request else {})
         return opened if any(name in given for name in frame.LINKED) else _untouched(opened)
 
-    def on_address(self, event: gr.EventData) -> tuple:
+    def on_address(self, turn: Turn, event: gr.EventData) -> tuple:
         """Back or forward in the browser: the page as that address opens it."""
-        return self._asked_for(_parameters(sent(event, "query")))
+        turn.pick(run := sent(event, "run"))
+        opened = self._asked_for(_parameters(sent(event, "query")))
+        return opened if turn.is_picked(run) else (*Fresh(), UNCHANGED)
 
     def _asked_for(self, parameters: Mapping[str, str]) -> tuple:
         """What a link fills in (`arr_example`, `arr_q`, `arr_budget` in percent), and its percentage."""
@@ -154,7 +161,8 @@ class LocalHandlers(Tuning):
         example = self.example_of(chosen)
         offered = [*dict(drawn or ()), *([example.question] if example else [])]
         asked = "" if question in offered else None
-        note = results.OWN_PICTURE if self.bundled else ""
+        note, turn = results.OWN_PICTURE if self.bundled else "", turn or Turn()
+        turn.pick(run)
         try:
             if isinstance(picture, intake.IntakeError):
                 raise picture
@@ -162,15 +170,22 @@ class LocalHandlers(Tuning):
         except intake.IntakeError as error:
             again = gr.update(value=None, visible=True)
             return Fresh(picture=again, said_picture=spoken(str(error)))
-        (turn or Turn()).take(run)
+        if not turn.is_picked(run):
+            return Fresh()
+        turn.take(run)
         hidden = gr.update(visible="hidden")
         return self._fresh(pieces, hidden, asked, _percent(percent), is_own=True)
 
-    def on_draw(self, model: Any, percent: Any = PERCENT) -> Fresh:
+    def on_draw(
+        self, model: Any, percent: Any = PERCENT, turn: Turn | None = None, run: Any = ""
+    ) -> Fresh:
         """A newly drawn picture with questions of kinds that the model can answer, truth known."""
+        turn = turn or Turn()
+        turn.pick(run)
         bundled = model is None or model.is_bundled
         kinds = good_kinds() if bundled else all_kinds()
-        return self._drawn(lambda: new_picture(kinds), percent)
+        fresh = self._drawn(lambda: new_picture(kinds), percent)
+        return fresh if turn.is_picked(run) else Fresh()
 
     def on_sign(
         self, writing: Any, percent: Any = PERCENT, turn: Turn | None = None, run: Any = ""
@@ -178,9 +193,13 @@ class LocalHandlers(Tuning):
         """A drawn picture with the visitor's own word or number on a sign; refused, nothing changes."""
         unknown = self.bundled and not was_learned(writing)
         note = UNKNOWN_SIGN if unknown else ""
+        turn = turn or Turn()
+        turn.pick(run)
         fresh = self._drawn(lambda: sign_with(writing), percent, note)
+        if not turn.is_picked(run):
+            return Fresh()
         if fresh.key != UNCHANGED:  # a picture has come
-            (turn or Turn()).take(run)
+            turn.take(run)
         return fresh
 
     def _drawn(self, draw: Callable[[], NewPicture], percent: Any, note: str = "") -> Fresh:

@@ -18,7 +18,9 @@ function arrMoments(root) {
       image.src = at.dataset[image.dataset.is];
       image.alt = `${image.dataset.is === 'map' ? 'Kept places' : 'Sized by tokens'}, ${at.dataset.said}`;
     }
-    if (!playing) find('.arr-moment-said').textContent = at.dataset.said;
+    const said = find('.arr-moment-said');  // seen while it plays, read aloud where it stands still
+    said.setAttribute('aria-live', playing ? 'off' : 'polite');
+    said.textContent = at.dataset.said;
   }
   const plain = (text) => text.trim().replace(/\s+/g, ' ');
   function stop() {
@@ -53,7 +55,10 @@ function arrMoments(root) {
   });
   root.addEventListener('click', (event) => {
     if (!event.target.closest('[data-play]')) return;
-    if (playing) return stop();
+    if (playing) {
+      stop();
+      return show(Number(slider().value));
+    }
     event.target.textContent = 'Stop';
     playing = 1;
     step(1);

@@ -12,7 +12,7 @@ from arr_coc.page.frame import Example, data_url, escaped
 CARDS_JS = """
 element.addEventListener('click', (event) => {
     const card = event.target.closest('[data-card]');
-    if (card) trigger('select', {card: Number(card.dataset.card)});
+    if (card) trigger('select', {card: Number(card.dataset.card), run: window.arrState?.later()});
 });
 (function follow() {
     const links = document.getElementById('arr-links');
@@ -33,7 +33,7 @@ CHIPS_JS = """
 element.addEventListener('click', (event) => {
     const chip = event.target.closest('[data-ask]'), card = event.target.closest('[data-card]');
     if (chip) trigger('select', {ask: Number(chip.dataset.ask)});
-    if (card) trigger('click', {card: Number(card.dataset.card)});
+    if (card) trigger('click', {card: Number(card.dataset.card), run: window.arrState?.later()});
 });
 """
 THUMBNAIL = (192, 120)  # pixels of a card's picture, cut to it: half as many again as are shown

@@ -27,9 +27,18 @@ const fill = () => element.querySelectorAll('[data-query]').forEach((shown) => {
 });
 new MutationObserver(fill).observe(element, {childList: true, subtree: true});
 fill();
+// An embedded card opens the whole page on what it shows.
+for (const name of ['pointerdown', 'focusin'])
+    element.getRootNode().addEventListener(name, (event) => {
+        const whole = event.target.closest?.('.arr-whole'), link = element.querySelector('.arr-link');
+        if (whole && link) whole.href = arrHome(element) + link.dataset.query;
+    }, true);
 element.addEventListener('click', (event) => {
     const copy = event.target.closest('[data-copy]'), save = event.target.closest('[data-save]');
-    if (save) trigger('select', {save: save.dataset.save});
+    if (save) {
+        document.querySelector('.arr-save-said').textContent = 'Saving…';
+        trigger('select', {save: save.dataset.save});
+    }
     if (copy) arrCopy(element.querySelector(copy.dataset.copy), element.querySelector('.arr-said'));
 });
 """

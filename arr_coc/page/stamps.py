@@ -91,9 +91,13 @@ def mark(stamp: Stamp | None, done: bool = True) -> str:
 
 @dataclass
 class Turn:
-    """The newest run of one visitor. What an older one still brings is not shown any more."""
+    """The newest run of one visitor, and the newest pick of a picture.
+
+    What an older one still brings is not shown any more.
+    """
 
     newest: int = 0
+    picked: int = 0
 
     def take(self, run: Any) -> None:
         """A run begins, or the one before is overtaken: what is older has lost its turn."""
@@ -102,6 +106,14 @@ class Turn:
     def holds(self, run: Any) -> bool:
         """Whether nothing newer has begun since."""
         return _number(run) >= self.newest
+
+    def pick(self, run: Any) -> None:
+        """Another picture was picked, drawn or given."""
+        self.picked = max(self.picked, _number(run))
+
+    def is_picked(self, run: Any) -> bool:
+        """Whether none was since; one without a number always is."""
+        return not _number(run) or _number(run) >= self.picked
 
 
 def _number(run: Any) -> int:

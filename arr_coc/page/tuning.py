@@ -3,6 +3,7 @@
 Methods of `Tuning` are gradio handlers, as those of `local_handlers`, which has them too.
 """
 
+import json
 from typing import Any
 
 import gradio as gr
@@ -16,6 +17,7 @@ from arr_coc.page.visit import tension_words
 from arr_coc.service import intake
 from arr_coc.service.settings import check_tensions
 
+LONGEST = 200  # characters of three tensions as JSON
 NOT_KEPT = "This comparison is not kept any more: press Compare first."
 
 
@@ -37,12 +39,15 @@ class Tuning(Cards):
         other = self.shown(chosen, round(percent))
         return Budgeted(**board.tuned(other, tensions)) if other else Budgeted()
 
-    def on_tensions(self, shown: Shown | None, event: gr.EventData) -> Tuned:
-        """A gauge was let go: the maps already there are recombined; no model, no GPU."""
+    def on_tensions(self, shown: Shown | None, dialed: Any) -> Tuned:
+        """A gauge was let go: the maps already there are recombined; no model, no GPU.
+
+        `dialed` are the three as JSON, as they stand when this is asked: of several presses the last.
+        """
         if not shown:
             return Tuned(said_tensions=spoken(NOT_KEPT))
         try:
-            tensions = check_tensions(sent(event, "tensions"))
+            tensions = check_tensions(_parsed(dialed))
         except intake.IntakeError as error:
             return Tuned(said_tensions=spoken(str(error)))
         return self._tuned(shown, tensions)
@@ -55,6 +60,14 @@ class Tuning(Cards):
         shown, pieces = board.under(shown, tensions)
         imposed, said = tension_words(tensions), spoken()
         return Tuned(**pieces, shown=shown, tensions=tensions, imposed=imposed, said_tensions=said)
+
+
+def _parsed(text: Any) -> Any:
+    """What JSON of at most `LONGEST` characters holds, or None."""
+    try:
+        return json.loads(text) if isinstance(text, str) and len(text) <= LONGEST else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def sent(event: gr.EventData, name: str) -> Any:

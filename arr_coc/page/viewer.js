@@ -170,6 +170,7 @@ function arrViewer(root, trigger) {
     stage.addEventListener('pointermove', (event) => event.pointerType === 'mouse' && at(event));
     stage.addEventListener('pointerdown', at);
     stage.addEventListener('pointerleave', (event) => event.pointerType === 'mouse' && leave());
+    stage.addEventListener('pointercancel', leave);  // a finger that scrolls the page
     cells.addEventListener('blur', leave);
     cells.addEventListener('keydown', (event) => {
       const step = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key];
@@ -197,7 +198,9 @@ function arrViewer(root, trigger) {
       play(performance.now());
     });
     box.spend = spend;
-    const first = box.dataset.opens || view, wanted = first && box.querySelector(`input[value="${first}"]`);
+    // A view that this look does not have must not be taken over by the one that stands in its place.
+    const first = box.dataset.opens || view;
+    const wanted = first && (box.querySelector(`input[value="${first}"]`) || find('input[value=kept]'));
     if (wanted) wanted.checked = true;
     slider.value = wipe;
     slide();
@@ -247,11 +250,13 @@ function arrViewer(root, trigger) {
   if (isMain && trigger) {
     root.addEventListener('click', (event) => {
       const thing = event.target.closest('[data-card]');
-      if (thing) trigger('select', {card: Number(thing.dataset.card)});
+      if (thing) trigger('select', {card: Number(thing.dataset.card), run: window.arrState?.later()});
     });
+    window.arrSpend = (percent) => {  // dragged, typed, or set by a button
+      if (percent >= 5 && percent <= 100) root.querySelectorAll('.arr-viewer').forEach((box) => box.spend?.(percent));
+    };
     document.addEventListener('input', (event) => {
-      if (!event.target.matches?.(BUDGET)) return;
-      root.querySelectorAll('.arr-viewer').forEach((box) => box.spend?.(Number(event.target.value)));
+      if (event.target.matches?.(BUDGET)) window.arrSpend(Number(event.target.value));
     });
   }
   new MutationObserver(serve).observe(root, {

@@ -44,7 +44,7 @@ RELEVANCE = (
 )
 TOKENS = (
     "Tokens",
-    "The best places get tokens; the square of focus is their share, the others are spread evenly.",
+    "The best places get tokens; the less focus, the more of the tokens are spread evenly.",
     "The places that are looked at closely.",
 )
 
@@ -76,7 +76,7 @@ GAUGES = {
     "focus": Gauge(
         "focus / diversify",
         (
-            "Several places: most tokens are spread over the whole picture.",
+            "Several places: more tokens are spread over the whole picture.",
             "In between: some tokens for the best places, some all over the picture.",
             "One place: most tokens gather where relevance is highest.",
         ),
@@ -95,6 +95,8 @@ SOURCES = {
     ),
 }
 SCRIPT = script(("allocate.js", "balance.js", "equation.js"), "arrEquation(element)")
+# The tensions as they were set last, in the place of the newest run's number.
+DIALED_JS = "(shown) => [shown, window.arrDialed]"
 GAUGES_JS = script(("dials.js",), "arrGauges(element, trigger)")
 # What stands before each map of the equation.
 BEFORE = {"participatory": "", "propositional": "×", "perspectival": "×"}

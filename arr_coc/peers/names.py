@@ -78,11 +78,14 @@ WORDS = {
 # Of those for a clip, or for several pictures.
 VIEWS_WORDS = {
     "stock": "every visual token",
-    "fewer-frames": "moments evenly apart, the others dropped",
+    "fewer-frames": "frames evenly apart from the first to the last, the others dropped",
     "smaller-frames": "every frame, or picture, simply shrunk",
     "evs": "EVS: what changed most since the moment before, after the encoder",
     "divprune": "DivPrune: tokens unlike each other over all moments, after the encoder",
     "arr-coc": "ARR-COC as it is used",
     "arr-coc-unblended": "nothing blended on from moment to moment, nothing lifted for moving",
+    "arr-coc-no-decay": "nothing blended on from moment to moment",
+    "arr-coc-no-boost": "nothing lifted for moving",
+    "arr-coc-no-motion": "the question does not say how much what moves counts",
     "arr-coc-each-alone": "each moment decided as a picture by itself, with an equal share",
 }

@@ -6,7 +6,7 @@ Variants in which a choice is changed, not the weights, are in `ablations`.
 from collections.abc import Callable
 from dataclasses import replace
 
-from arr_coc.components import ENCODING_PARTS, PARTS
+from arr_coc.components import CLIP_PARTS, ENCODING_PARTS, PARTS
 from arr_coc.config import NO_REVISION, Config
 from arr_coc.peers.base import Call, Peer, Reduced
 from arr_coc.qwen import encoding
@@ -30,7 +30,7 @@ class ARRCOC(Peer):
         if self.config.revision == NO_REVISION:
             return frozenset()
         unused = ENCODING_PARTS if self.config.prune == "after" else ()
-        return frozenset(PARTS) - frozenset(unused)
+        return frozenset(PARTS) - frozenset([*unused, *CLIP_PARTS])
 
     def reduce(self, call: Call) -> Reduced:
         """Realize, then encode what was allocated.
@@ -106,7 +106,9 @@ class WithoutPart(ARRCOC):
 
 # Compared only where weights are given: without them there is nothing to take out.
 TRAINED: dict[str, Callable[[], ARRCOC]] = {
-    f"arr-coc-no-{part}": lambda part=part: WithoutPart(part) for part in PARTS
+    f"arr-coc-no-{part}": lambda part=part: WithoutPart(part)
+    for part in PARTS
+    if part not in CLIP_PARTS
 }
 FREE: dict[str, Callable[[], ARRCOC]] = {
     "arr-coc-free": lambda: ARRCOC(Config(revision=NO_REVISION), "arr-coc-free"),

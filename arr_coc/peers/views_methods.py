@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from arr_coc import attending
-from arr_coc.clips import fewer_moments
-from arr_coc.components import PARTS
+from arr_coc.clips import FRAMES_OF_MOMENT, fewer_frames
+from arr_coc.components import CLIP_PARTS, PARTS
 from arr_coc.config import MINIMUM_BUDGET, Config, small_grid
 from arr_coc.peers import selection
 from arr_coc.peers.names import OURS, STOCK
@@ -40,7 +40,7 @@ class StockViews(ViewsPeer):
 
 
 class Resized(ViewsPeer):
-    """The stock model on fewer or smaller frames, with a prompt of its own."""
+    """The stock model on smaller frames, with a prompt of its own."""
 
     resizes = True
 
@@ -53,9 +53,8 @@ class Resized(ViewsPeer):
             if views.times is None:
                 prompt = host.inputs.chat.about_pictures([*grids.values()], call.question)
             else:
-                times = [views.times[number] for number in grids]
                 grid = next(iter(grids.values()))
-                prompt = host.inputs.chat.about_clip(grid, times, call.question)
+                prompt = host.inputs.chat.about_clip(grid, views.times, call.question)
         held = call.encode([*small.values()])
         # What was shrunk shows no place at native resolution.
         kept = tuple(
@@ -70,16 +69,51 @@ class Resized(ViewsPeer):
         raise NotImplementedError
 
 
-class FewerFrames(Resized):
-    """As many whole moments as the budget holds, evenly apart, with the times at which they were."""
+class FewerFrames(ViewsPeer):
+    """As many whole moments as the budget holds, of frames evenly apart from the first to the last.
+
+    What the stock processor shows of a clip that it is asked for fewer frames of.
+    """
 
     name = "fewer-frames"
+    resizes = True
     of_clips = True
 
-    def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
-        """The middles of equal parts of the clip."""
-        pictures = call.views.pictures
-        return dict.fromkeys(*fewer_moments(len(pictures), pictures[0].grid, call.budget))
+    def reduce(self, call: ViewsCall) -> ReducedViews:
+        """Choose frames, make moments of them, encode all of those."""
+        host, views = call.host, call.views
+        with call.timed("select"):
+            native = views.pictures[0].grid
+            count = len(views.frame_times)
+            numbers, grid = fewer_frames(count, len(views.pictures), native, call.budget)
+            moments, at = self._moments(call, numbers, grid)
+            prompt = host.inputs.chat.about_clip(grid, at, call.question)
+        held = call.encode(moments)
+        seen = {number // FRAMES_OF_MOMENT for number in numbers}
+        shown = tuple(number in seen for number in range(len(views.pictures)))
+        kept = tuple(
+            torch.full(picture.grid, float(is_shown and grid == picture.grid))
+            for picture, is_shown in zip(views.pictures, shown)
+        )
+        return ReducedViews(held, kept, prompt, call.seconds, shown=shown)
+
+    def _moments(
+        self, call: ViewsCall, numbers: list[int], grid: tuple[int, int]
+    ) -> tuple[list[Picture], list[float]]:
+        """Moments of the frames at `numbers`, two each, and the middle of their times."""
+        frames = [
+            one for own in call.views.pictures for one in (replace(own, later=()), *own.later)
+        ]
+        chosen = [frames[number] for number in numbers]
+        if grid != call.views.pictures[0].grid:
+            chosen = [call.host.shrunk(frame, grid) for frame in chosen]
+        moments, at, times = [], [], call.views.frame_times
+        for start in range(0, len(numbers), FRAMES_OF_MOMENT):
+            own = slice(start, start + FRAMES_OF_MOMENT)
+            first, *later = chosen[own]
+            moments.append(replace(first, later=tuple(later)))
+            at.append((times[numbers[own][0]] + times[numbers[own][-1]]) / 2)
+        return moments, at
 
 
 class SmallerFrames(Resized):
@@ -190,6 +224,29 @@ class ARRCOCViews(ViewsPeer):
         return realization
 
 
+class WithoutMotion(ARRCOCViews):
+    """ARR-COC that does not ask how much a question asks for what moves."""
+
+    needs_weights = True
+    parts = frozenset(PARTS) - frozenset(CLIP_PARTS)
+
+    def __init__(self) -> None:
+        super().__init__(name=f"{OURS}-no-motion")
+
+    def reduce(self, call: ViewsCall) -> ReducedViews:
+        """As ARR-COC on a host without the part.
+
+        Raises:
+            ValueError: where the host has no weights, or weights that never had the part.
+        """
+        whole, [part] = call.host.policy(self.config), CLIP_PARTS
+        if whole is None or part not in whole.names:
+            names = "there are none" if whole is None else f"these hold {', '.join(whole.names)}"
+            raise ValueError(f"{self.name} needs trained weights with the part {part}: {names}")
+        host = call.host.with_policies({"default": whole.without(part)})
+        return super().reduce(replace(call, host=host))
+
+
 class EachAlone(ARRCOCViews):
     """ARR-COC on each moment as on a picture of its own: no clip is known, and each gets an equal share.
 
@@ -247,5 +304,8 @@ VIEWS_METHODS: dict[str, Callable[[], ViewsMethod]] = {
     DivPruneViews.name: DivPruneViews,
     OURS: ARRCOCViews,
     UNBLENDED: lambda: ARRCOCViews(Config(decay=0.0, boost=1.0), UNBLENDED),
+    f"{OURS}-no-decay": lambda: ARRCOCViews(Config(decay=0.0), f"{OURS}-no-decay"),
+    f"{OURS}-no-boost": lambda: ARRCOCViews(Config(boost=1.0), f"{OURS}-no-boost"),
+    f"{OURS}-no-motion": WithoutMotion,
     f"{OURS}-each-alone": EachAlone,
 }

@@ -178,8 +178,8 @@ class Run:
         if self.config is None or self.config.when == "always":
             return
         held = self.config.tokens(ask.tokens, lexical_tier(self.question))
-        way = paying.way_of(self.config)
-        self.in_full = self.host.times.passes_over(self._worked_on(ask, held), way)
+        ways = (paying.way_of(how, len(ask.pictures)) for how in (self.config, None))
+        self.in_full = self.host.times.passes_over(self._worked_on(ask, held), *ways)
         if self.in_full:
             self.config = None
 
@@ -239,16 +239,17 @@ class Run:
         measures = replace(
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
         )
-        self._note(self._worked_on(ask, sum(counts)), measures.stages)
+        self._note(self._worked_on(ask, sum(counts)), measures.stages, len(ask.pictures))
         return Answer(streamer.text, "done", True, measures, self.realization)
 
-    def _note(self, tokens: dict[str, int], seconds: dict[str, float]) -> None:
+    def _note(self, tokens: dict[str, int], seconds: dict[str, float], blocks: int) -> None:
         """Remember what the look took; one that fell back or came in rounds says nothing of others."""
         times, views = self.host.times, views_of(self.realization) or []
+        way = paying.way_of(self.config, blocks)
         if self.config is None:
-            times.note(paying.FULL, tokens, seconds)
+            times.note(paying.FULL, tokens, seconds, way)
         elif not self.config.is_auto and not any(view.fallback for view in views):
-            times.note(paying.FOCUSED, tokens, seconds, paying.way_of(self.config))
+            times.note(paying.FOCUSED, tokens, seconds, way)
 
     def _ended(self, ids: list[int], stop: "_Stop") -> str:
         """Why no more tokens came. An end token counts before a deadline that it just met."""

@@ -210,11 +210,13 @@ class Views:
         pictures: one for each block of the prompt; those of a clip have one size.
         prompt: around them.
         times: seconds at which each moment of a clip was; None of pictures.
+        frame_times: of each of its frames, those that a last moment lacks left out.
     """
 
     pictures: tuple[Picture, ...]
     prompt: Prompt
     times: tuple[float, ...] | None = None
+    frame_times: tuple[float, ...] | None = None
 
     @property
     def tokens(self) -> int:
@@ -243,14 +245,15 @@ class Inputs:
         return Ask(picture, self.prompt(picture, question))
 
     def prepare_pictures(self, images: Sequence[Image.Image], question: str) -> Views:
-        """Several pictures and the prompt around them.
+        """Several pictures, all of them within `MAX_CLIP_PIXELS`, and the prompt around them.
 
         Raises:
             ValueError: for none, or more than `MAX_PICTURES`.
         """
         if not 1 <= len(images) <= MAX_PICTURES:
             raise ValueError(f"{len(images)} pictures are given, allowed are 1 to {MAX_PICTURES}")
-        pictures = tuple(self.picture(image) for image in images)
+        most = min(self.max_pixels, MAX_CLIP_PIXELS // len(images))
+        pictures = tuple(self._at(image, self.grid_of(image.size, most)) for image in images)
         grids = [picture.grid for picture in pictures]
         return Views(pictures, self.chat.about_pictures(grids, question))
 
@@ -273,7 +276,7 @@ class Inputs:
         # The stock processor's: the middle between a moment's first frame and its last.
         ends = [min(start + together, count) - 1 for start in starts]
         times = tuple((clip.times[i] + clip.times[j]) / 2 for i, j in zip(starts, ends))
-        return Views(moments, self.chat.about_clip(grid, times, question), times)
+        return Views(moments, self.chat.about_clip(grid, times, question), times, clip.times)
 
     def picture(self, image: Image.Image) -> Picture:
         """The image as the stock processor resizes it, at most `max_pixels`."""

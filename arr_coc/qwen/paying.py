@@ -32,9 +32,13 @@ STAGES = {
 Seen = tuple[float, float]  # tokens, seconds
 
 
-def way_of(config: Config) -> str:
-    """What a focused look's seconds depend on besides tokens, in a word."""
-    return f"{config.glance} {config.prune} {config.context}"
+def way_of(config: Config | None, blocks: int = 1) -> str:
+    """What a look's seconds depend on besides tokens, in a word.
+
+    `config` is None for a full look. Tokens of several `blocks`, moments or pictures, cost an encoder less.
+    """
+    how = f"{config.glance} {config.prune} {config.context}" if config else ""
+    return how if blocks == 1 else f"{how} of {blocks}".strip()
 
 
 class StageTimes:
@@ -53,7 +57,7 @@ class StageTimes:
             look: `FULL` or `FOCUSED`.
             tokens: by name, the values of `STAGES[look]`.
             seconds: by stage.
-            way: of a focused look, see `way_of`.
+            way: see `way_of`.
         """
         for stage, by in STAGES[look].items():
             own = self._seen.setdefault((look, stage, way), deque(maxlen=KEPT))
@@ -78,12 +82,13 @@ class StageTimes:
             return None
         return sum(_at(seen, tokens[by]) for seen, by in stages)
 
-    def why_not(self, tokens: dict[str, int], way: str = "") -> str | None:
+    def why_not(self, tokens: dict[str, int], way: str = "", full_way: str = "") -> str | None:
         """A sentence where a focused look would not be sooner than the full one; None where it would.
 
         None too before the first such look; a full one is then taken once, to compare with.
         """
-        full, focused = self.predicted(FULL, tokens), self.predicted(FOCUSED, tokens, way)
+        full = self.predicted(FULL, tokens, full_way)
+        focused = self.predicted(FOCUSED, tokens, way)
         if focused is None or (full is not None and focused < full):
             return None
         if full is None:
@@ -93,9 +98,9 @@ class StageTimes:
             f"take {focused:.2g} s here, all of them {full:.2g} s."
         )
 
-    def passes_over(self, tokens: dict[str, int], way: str) -> str | None:
+    def passes_over(self, tokens: dict[str, int], way: str, full_way: str = "") -> str | None:
         """As `why_not`, for a look that is about to be taken: now and then it is taken all the same."""
-        said = self.why_not(tokens, way)
+        said = self.why_not(tokens, way, full_way)
         self._passed_over = self._passed_over + 1 if said else 0
         if self._passed_over <= AGAIN:
             return said

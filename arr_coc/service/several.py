@@ -224,8 +224,9 @@ def _at_fewer(
 ) -> Iterator[LookResult]:
     """Snapshots of the stock model's look at as many tokens as `focused` had, in fewer moments."""
     native = decided.views[0].grid
-    numbers, grid = clips.fewer_moments(len(decided.views), native, focused["visual_tokens"])
-    asked = replace(request, image=clips.with_moments(request.image, numbers))
+    count, budget = len(request.image.frames), focused["visual_tokens"]
+    numbers, grid = clips.fewer_frames(count, len(decided.views), native, budget)
+    asked = replace(request, image=clips.with_frames(request.image, numbers))
     for look, _ in comparing.looks_of(model, asked, use_arr_coc=False, grid=grid, **options):
         yield {**look, "visual_tokens_full": focused["visual_tokens_full"]}
 

@@ -32,7 +32,7 @@ from arr_coc.train.learner import Learner
 from arr_coc.train.people import People
 from arr_coc.train.publishing import initial, publish, runs_of
 from arr_coc.train.report import compare, learned_right
-from arr_coc.train.settings import Settings, parse
+from arr_coc.train.settings import TAUGHT, Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
 from arr_coc.train.trainer import (
     BEST_BY,
@@ -153,7 +153,7 @@ def continued(
     for name in [*renew, *(name for name in new.names if name not in parts.names)]:
         setattr(parts, name, getattr(new, name))
     for name in parts.names:
-        getattr(parts, name).requires_grad_(not only or name in only)
+        getattr(parts, name).requires_grad_(name in (only or TAUGHT))
     return parts
 
 

@@ -139,36 +139,6 @@ def answer_logits(
     return [by_row[i] for i in range(len(rows))]
 
 
-@torch.no_grad()
-def is_answered(
-    host: ARRCOCQwen, group: Group, rows: Sequence[int], tokens: Sequence[TokenSet]
-) -> list[bool]:
-    """Whether the base gives the whole true answer of each question of `rows` from `tokens`."""
-    logits = answer_logits(host, group, rows, tokens)
-    return [each.argmax(-1).tolist() == group.answers[row] for row, each in zip(rows, logits)]
-
-
-def detached_unless(keep: Sequence[bool], tokens: Sequence[TokenSet]) -> list[TokenSet]:
-    """The same tokens, whose features and planes have a gradient of 0 where `keep` is False.
-
-    The tensors stay in the graph: several processes wait for a gradient of every parameter, and one
-    that is 0 is a gradient.
-    """
-    return [
-        TokenSet(
-            _gradient_if(wanted, each.features),
-            tuple(_gradient_if(wanted, plane) for plane in each.deepstack),
-            each.places,
-        )
-        for wanted, each in zip(keep, tokens)
-    ]
-
-
-def _gradient_if(wanted: bool, tensor: Tensor) -> Tensor:
-    condition = torch.tensor(wanted, device=tensor.device)
-    return torch.where(condition, tensor, tensor.detach())
-
-
 def _planes(tokens: TokenSet) -> list[Tensor]:
     return [tokens.features, *tokens.deepstack]
 

@@ -2,12 +2,13 @@
 
     python -m arr_coc.train.clips --base BASE --weights WEIGHTS --n 400 --out runs/paced
 
-Three numbers (`config.Pace`), beginning at the brief's. The base, its weights and all maps stay as they
-are: each drawn clip's maps are computed once, and the numbers follow the gradient of how much of the
-evidence a relaxed budget keeps, in as many moments as an answer takes. Other clips then say what is kept
-and what is answered with none of the three, with less than the brief's, with the brief's, and with those
-that were learned. What answers best, which need not be what keeps most, goes into the `config.json` of
-the weights in OUT. The last line on stdout is JSON.
+Three numbers (`config.Pace`), beginning at the brief's, and a small part that says how much a question asks
+for what moves (`motion.MotionMatch`). The base, its weights and all maps stay as they are: each drawn
+clip's maps are computed once, and what is trained follows the gradient of how much of the evidence a
+relaxed budget keeps, in as many moments as an answer takes. Other clips then say what is kept and what is
+answered with none of the three, with less than the brief's, with the brief's, with those that were
+learned, and with the part beside them. What answers best, which need not be what keeps most, goes into the
+weights in OUT. The last line on stdout is JSON.
 """
 
 import argparse
@@ -24,9 +25,10 @@ from torch import Tensor, nn
 from arr_coc import motion, provenance
 from arr_coc.clips import Clip, clip_of
 from arr_coc.commands import run_command
-from arr_coc.components import Components
+from arr_coc.components import CLIP_PARTS, Components
 from arr_coc.config import SHARE, Config, Pace
 from arr_coc.evaluate.stats import wilson
+from arr_coc.motion import MotionMatch
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.moments import ClipQuestion
@@ -40,6 +42,7 @@ from arr_coc.train.publishing import publish_numbers
 from arr_coc.train.relaxation import soft_top_k
 
 MODULE = "arr_coc.train.clips"
+Given = tuple[Pace, MotionMatch | None]
 FIRST_SEED = 700_000_000  # of the clips that are learned from
 LEAST = (
     1e-4  # of the evidence that counts as kept: nothing kept costs so many nats, not endlessly many
@@ -48,6 +51,7 @@ LEAST_RELEVANCE = 1e-9
 STEPS, RATE, BATCH = 200, 0.05, 16
 NEW_TOKENS = 8
 LIGHT = Pace(0.3, 1.2, 0.0)  # less of both than the brief has
+MOTION_STEPS, MOTION_RATE = 600, 3e-3
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Lesson:
         moments: as decided, for what is not a map.
         maps: propositional, perspectival and participatory of each moment, `(1, h, w)`.
         moved: the motion channel of each, `(1, h, w)`.
+        asked: `(1, D)` mean embedding of the question's words.
         evidence: `(G, h, w)` share of each cell that holds some of the answer.
         needed: in so many moments at least.
     """
@@ -65,6 +70,7 @@ class Lesson:
     moments: Moments
     maps: tuple[tuple[Tensor, Tensor, Tensor], ...]
     moved: tuple[Tensor, ...]
+    asked: Tensor
     evidence: Tensor
     needed: int
 
@@ -98,17 +104,23 @@ def lessons(
     host: ARRCOCQwen, seeds: Sequence[int], *, groups: int, share: float, hand: str
 ) -> list[Lesson]:
     """The questions of some drawn clips, each decided without blending, lifting or a lean taken back."""
-    level = host.with_policies({name: paced(own, None) for name, own in host.policies.items()})
+    level = asking(host, None, None)
     config, found = Config(share=share, decay=0.0, boost=1.0), []
     for drawn, clip in drawn_clips(seeds, groups, hand):
         for asked in drawn.questions:
             if asked.evidence:  # of a "no" nothing is there to be kept
                 moments = level.realize(clip, asked.text, config)
-                found.append(_lesson(asked, moments, drawn.frames[0].size))
+                words = host.embed(asked.text).mean.clone()
+                found.append(_lesson(asked, moments, drawn.frames[0].size, words))
     return found
 
 
-def _lesson(asked: ClipQuestion, moments: Moments, size: tuple[int, int]) -> Lesson:
+def asking(host: ARRCOCQwen, pace: Pace | None, match: MotionMatch | None) -> ARRCOCQwen:
+    """The host with other numbers for clips and another part for motion, or without them."""
+    return host.with_policies({k: paced(own, pace, match) for k, own in host.policies.items()})
+
+
+def _lesson(asked: ClipQuestion, moments: Moments, size: tuple[int, int], words: Tensor) -> Lesson:
     grid = moments.views[0].grid
     boxes = [[box for at, box in asked.evidence if at == g] for g in range(len(moments.views))]
     # Copies, which gradients may pass: what was decided in inference mode takes none.
@@ -118,28 +130,42 @@ def _lesson(asked: ClipQuestion, moments: Moments, size: tuple[int, int]) -> Les
     )
     moved = tuple(view.textures[:, MOTION.index].clone() for view in moments.views)
     evidence = torch.stack([covered(own, size, grid) for own in boxes]).to(moved[0].device)
-    return Lesson(moments, maps, moved, evidence, asked.needed)
+    return Lesson(moments, maps, moved, words, evidence, asked.needed)
 
 
-def paced(parts: Components, pace: Pace | None) -> Components:
-    """The same parts with other numbers for clips."""
-    return parts.with_numbers(pace=pace)
+def paced(parts: Components, pace: Pace | None, match: MotionMatch | None = None) -> Components:
+    """The same parts with other numbers for clips, and another part for motion or none."""
+    others = {name: getattr(parts, name) for name in parts.names if name not in CLIP_PARTS}
+    own = {"motion": match} if match else {}
+    made = Components(others | own, parts.context, parts.unsure, pace).eval()
+    made.origin = parts.origin
+    return made
 
 
-def relevance_of(lesson: Lesson, decay: Tensor, boost: Tensor, lean: Tensor) -> list[Tensor]:
-    """`(1, h, w)` of each moment under these numbers, with gradients to them."""
+def relevance_of(
+    lesson: Lesson,
+    decay: Tensor,
+    boost: Tensor,
+    lean: Tensor,
+    match: MotionMatch | None = None,
+) -> list[Tensor]:
+    """`(1, h, w)` of each moment under these numbers and this part, with gradients to them."""
     moments = lesson.moments
     coupled = motion.upright([own for *_, own in lesson.maps], lean)
+    if match:
+        coupled = motion.asked_for(coupled, lesson.moved, match(lesson.asked))
     maps = [(what, where, own) for (what, where, _), own in zip(lesson.maps, coupled)]
     config = replace(moments.config, decay=decay, boost=boost)
     scalars = moments.views[0].scalars
-    blended = relevances(maps, lesson.moved, moments.cuts, moments.tensions, config, scalars)
-    return blended[1]
+    given = moments.tensions, config, scalars, moments.times
+    return relevances(maps, lesson.moved, moments.cuts, *given)[1]
 
 
-def loss_of(lesson: Lesson, numbers: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+def loss_of(
+    lesson: Lesson, numbers: tuple[Tensor, Tensor, Tensor], match: MotionMatch | None = None
+) -> Tensor:
     """-log of the evidence that a relaxed budget keeps, 0-d, in the moments where it keeps most of it."""
-    relevance = torch.stack(relevance_of(lesson, *numbers))  # (G, 1, h, w)
+    relevance = torch.stack(relevance_of(lesson, *numbers, match))  # (G, 1, h, w)
     scores = relevance.clamp(min=LEAST_RELEVANCE).log().reshape(1, -1)
     kept = soft_top_k(scores, scores.new_tensor([float(lesson.moments.budget)]))
     kept = kept.view(lesson.evidence.shape)
@@ -163,12 +189,30 @@ def learned(taught: Sequence[Lesson], start: Pace, *, steps: int = STEPS) -> Pac
     return numbers.pace()
 
 
-def keeps(lesson: Lesson, pace: Pace) -> bool:
+def matched(taught: Sequence[Lesson], pace: Pace, *, steps: int = MOTION_STEPS) -> MotionMatch:
+    """A part for motion after so many steps under these numbers, each on `BATCH` of the lessons in turn."""
+    torch.manual_seed(0)
+    match = MotionMatch(taught[0].asked.shape[1]).to(taught[0].asked.device)
+    adam = torch.optim.AdamW(match.parameters(), lr=MOTION_RATE)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+    order, numbers = torch.Generator().manual_seed(1), [torch.tensor(value) for value in pace]
+    for _ in range(steps):
+        chosen = torch.randint(len(taught), (BATCH,), generator=order).tolist()
+        loss = torch.stack([loss_of(taught[i], numbers, match) for i in chosen]).mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        falling.step()
+    return match.eval()
+
+
+def keeps(lesson: Lesson, pace: Pace, match: MotionMatch | None = None) -> bool:
     """Whether the budget keeps half of the evidence, in as many moments as the answer takes."""
     moments = lesson.moments
     with torch.no_grad():
-        relevance = relevance_of(lesson, *map(torch.tensor, pace))
-    spent = allocate(relevance, moments.budget, moments.tensions, moments.config.allocator)
+        relevance = relevance_of(lesson, *map(torch.tensor, pace), match)
+    given = moments.config.allocator, moments.views[0].scalars
+    spent = allocate(relevance, moments.budget, moments.tensions, *given)
     held = 0
     for allocation, evidence in zip(spent, lesson.evidence):
         mask = torch.zeros(allocation.grid)
@@ -180,10 +224,10 @@ def keeps(lesson: Lesson, pace: Pace) -> bool:
 
 
 def answers(
-    host: ARRCOCQwen, seeds: Sequence[int], pace: Pace, *, groups: int, share: float, hand: str
+    host: ARRCOCQwen, seeds: Sequence[int], given: Given, *, groups: int, share: float, hand: str
 ) -> list[bool]:
-    """Whether each question about some drawn clips is answered rightly with these numbers."""
-    other = host.with_policies({name: paced(own, pace) for name, own in host.policies.items()})
+    """Whether each question about some drawn clips is answered rightly with these numbers and this part."""
+    other = asking(host, *given)
     config, right = Config(share=share), []
     for drawn, clip in drawn_clips(seeds, groups, hand):
         for asked in drawn.questions:
@@ -193,12 +237,12 @@ def answers(
 
 
 def report_of(
-    tested: Sequence[Lesson], paces: dict[str, Pace], right: dict[str, list[bool]]
+    tested: Sequence[Lesson], tried: dict[str, Given], right: dict[str, list[bool]]
 ) -> dict[str, Any]:
     """For each of some numbers, of how many questions the evidence is kept, and how many are right."""
     rows = {}
-    for name, pace in paces.items():
-        kept, told = sum(keeps(lesson, pace) for lesson in tested), right[name]
+    for name, (pace, match) in tried.items():
+        kept, told = sum(keeps(lesson, pace, match) for lesson in tested), right[name]
         rows[name] = {
             **{key: round(value, 3) for key, value in pace._asdict().items()},
             "n": len(tested),
@@ -230,7 +274,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--groups", type=int, default=8, help="moments of a clip (default %(default)s)")
     p.add_argument("--share", type=float, default=SHARE, help="of a clip's tokens")
     p.add_argument("--hand", default=ANY, help="who draws the clips (default %(default)s)")
-    p.add_argument("--steps", type=int, default=STEPS)
+    p.add_argument("--steps", type=int, default=STEPS, help="of the numbers")
+    p.add_argument("--motion-steps", type=int, default=MOTION_STEPS, help="of the part for motion")
     p.add_argument("--out", type=Path, required=True, help="folder for the weights")
     return p
 
@@ -249,9 +294,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     start, none = Pace(), Pace(0.0, 1.0, 0.0)
     paces = {"none": none, "light": LIGHT, "start": start}
     paces["learned"] = learned(taught, start, steps=args.steps)
+    tried: dict[str, Given] = {name: (pace, None) for name, pace in paces.items()}
+    for name in ("start", "learned"):
+        tried[f"{name} and motion"] = (
+            paces[name],
+            matched(taught, paces[name], steps=args.motion_steps),
+        )
     asked = range(DEV_SEED, DEV_SEED + args.answer_n)
     rows = report_of(
-        tested, paces, {name: answers(host, asked, pace, **how) for name, pace in paces.items()}
+        tested, tried, {name: answers(host, asked, given, **how) for name, given in tried.items()}
     )
     report = {
         "what": "questions whose evidence the budget keeps, and right answers, by the numbers for clips",
@@ -260,7 +311,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "published": best_of(rows),
         "numbers": rows,
     }
-    publish_numbers(host, args.out, report, pace=paces[report["published"]])
+    pace, match = tried[report["published"]]
+    publish_numbers(asking(host, None, match), args.out, report, pace=pace)
     print(json.dumps({"out": str(args.out), **report["numbers"]}))
 
 

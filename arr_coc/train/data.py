@@ -123,14 +123,21 @@ def evidence(boxes: Sequence[Box], size: tuple[int, int], grid: tuple[int, int])
     Returns:
         `(h, w)` in [0, 1].
     """
+    each = evidence_of_each(boxes, size, grid)
+    return each.amax(0) if len(each) else torch.zeros(grid)
+
+
+def evidence_of_each(boxes: Sequence[Box], size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+    """As `evidence` of every box alone: `(M, h, w)` of the M that lie in the picture."""
     h, w = grid
     rows, columns = torch.arange(h), torch.arange(w)
-    cover = torch.zeros(h, w)
+    covers = []
     for left, top, right, bottom in boxes:
         ys = _overlap(rows, top * h / size[1], bottom * h / size[1])
         xs = _overlap(columns, left * w / size[0], right * w / size[0])
-        cover = torch.maximum(cover, ys[:, None] * xs)
-    return cover
+        covers.append(ys[:, None] * xs)
+    each = torch.stack(covers) if covers else torch.zeros(0, h, w)
+    return each[each.flatten(1).any(1)]
 
 
 def _overlap(cells: Tensor, start: float, end: float) -> Tensor:

@@ -65,7 +65,7 @@ def decide(
     tensions = _tensions(parts, group, statistics)
     relevance = _combined(parts, maps, tensions)
     budget = _budgets(draws[:, 1], group.grid, budgets)
-    spread = config.spread(tensions[:, 2])
+    spread = parts.scalars().spread(tensions[:, 2])
     even = _even(budget, spread, group.grid).to(relevance)
     budget = budget.to(relevance)
     noise = [relaxation.gumbel(relevance[0].numel(), g) for g in random]

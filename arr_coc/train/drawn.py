@@ -65,12 +65,12 @@ SMALL_LESSONS = (
 LESSONS = {
     "small": SMALL_LESSONS,
     "large": (
-        Lesson(0.2, "small", (512, 512), HARD_KINDS),
+        Lesson(0.15, "small", (512, 512), HARD_KINDS),
         Lesson(0.05, "small", (256, 256), HARD_KINDS),
-        Lesson(0.2, "large", (512, 512), RICHER_HARD_KINDS),
-        Lesson(0.15, "large", (768, 768), RICHER_HARD_KINDS),
-        Lesson(0.3, "large", (1024, 1024), RICHER_HARD_KINDS),
-        Lesson(0.1, "large", (1280, 800), RICHER_HARD_KINDS),
+        Lesson(0.15, "large", (512, 512), RICHER_HARD_KINDS),
+        Lesson(0.1, "large", (768, 768), RICHER_HARD_KINDS),
+        Lesson(0.4, "large", (1024, 1024), RICHER_HARD_KINDS),
+        Lesson(0.15, "large", (1280, 800), RICHER_HARD_KINDS),
     ),
 }
 

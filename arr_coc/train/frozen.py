@@ -30,7 +30,7 @@ from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scanning import FINE
 from arr_coc.texture import SAMPLES, texture
-from arr_coc.train.data import Sample, TrainingQuestion, evidence
+from arr_coc.train.data import Sample, TrainingQuestion, evidence_of_each
 from arr_coc.words import Words
 
 
@@ -173,7 +173,7 @@ class Group:
     fine: Tensor  # (P, 3, FINE * h, FINE * w) samples
     propositional: Tensor  # (B, h, w)
     words: Words  # B
-    evidence: Tensor  # (B, N) in [0, 1] from boxes, or else attention
+    places: list[Tensor]  # B, (M, N) in [0, 1] of each of M boxes, or else attention (1, N)
     unboxed: list[bool]  # B, no boxes, and not because there is nothing to look at
 
     @property
@@ -210,15 +210,16 @@ def gather(
     small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures, context)))
     shown = [small_tokens[p] for p in picture_of]
     glances = readings(host, prompts, shown, _glance_grid(pictures[0], context))
-    covered = [
-        evidence(q.boxes, samples[p].image.size, grid) for p, q in zip(picture_of, questions)
+    places = [
+        evidence_of_each(q.boxes, samples[p].image.size, grid).flatten(1).to(host.device)
+        for p, q in zip(picture_of, questions)
     ]
-    wanted = torch.stack(covered).flatten(1).to(host.device)  # (B, N)
     # Where nobody drew boxes, the base's own attention at full resolution says where to look.
     if rows := [row for row, unknown in enumerate(unboxed) if unknown]:
         tokens = [full_tokens[picture_of[row]] for row in rows]
         full = readings(host, [prompts[row] for row in rows], tokens, grid)
-        wanted[rows] = full.attention.flatten(1).to(wanted)
+        for row, looked in zip(rows, full.attention.flatten(1).to(host.device, torch.float32)):
+            places[row] = looked[None]
     fast = context == "glance"
     pixels = torch.cat([p.samples(SAMPLES) if fast else p.pixels() for p in pictures])
     return Group(
@@ -236,6 +237,6 @@ def gather(
         fine=torch.cat([p.samples(FINE) for p in pictures]),
         propositional=knowing.propositional(pixels, grid)[picture_of],
         words=Words.of_all([host.embed(q.question) for q in questions]),
-        evidence=wanted,
+        places=places,
         unboxed=unboxed,
     )

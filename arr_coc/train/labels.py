@@ -60,7 +60,7 @@ def relabel(host: ARRCOCQwen, group: Group) -> None:
         picture = group.pictures[group.picture_of[row]]
         own = (group.prompts[row], group.answers[row], group.full_of(row))
         if (label := crop_evidence(host, picture, *own)) is not None:
-            group.evidence[row] = label.flatten().to(group.evidence)
+            group.places[row] = label.flatten()[None].to(group.places[row])
 
 
 @torch.no_grad()
@@ -124,7 +124,7 @@ def _probabilities(
 
 def worth(host: ARRCOCQwen, n: int, first_seed: int) -> dict[str, Any]:
     """AUC of each label against the boxes of `n` questions of each kind, with intervals over pictures."""
-    found: dict[str, list[float]] = {label: [] for label in LABELS}
+    found: dict[str, list[float]] = {name: [] for name in LABELS}
     pictures: dict[str, int] = {}
     of_picture, from_crops = [], 0
     for item in sources.scene_items(n, first_seed, tuple(KINDS)):
@@ -132,16 +132,17 @@ def worth(host: ARRCOCQwen, n: int, first_seed: int) -> dict[str, Any]:
             continue
         question = TrainingQuestion(item.question, item.truths[0], "all")
         group = frozen.gather(host, [Sample(0, item.image, (question,))])
-        attention = group.evidence[0].clone()
+        [attention] = group.places[0]
         relabel(host, group)
         inside = box_cells(item.boxes, item.image.size, group.grid).flatten() > 0
         if inside.all():
             continue
-        from_crops += not torch.equal(attention, group.evidence[0])
+        [label] = group.places[0]
+        from_crops += not torch.equal(attention, label)
         of_picture.append(pictures.setdefault(item.ref.picture, len(pictures)))
-        for label, values in zip(LABELS, (attention, group.evidence[0])):
+        for name, values in zip(LABELS, (attention, label)):
             numbers = values.cpu().numpy()
-            found[label].append(auc(numbers[inside], numbers[~inside]))
+            found[name].append(auc(numbers[inside], numbers[~inside]))
     bootstrap = Bootstrap(np.array(of_picture), np.zeros(len(of_picture), int))
     values = {label: np.array(own) for label, own in found.items()}
     values["gained"] = values["crops"] - values["attention"]

@@ -69,6 +69,13 @@ class Learner(nn.Module):
         self.passes = 0
         self.notes: dict[str, Any] = {}
 
+    def train(self, mode: bool = True) -> "Learner":
+        """As `nn.Module.train`; parts that are not trained see as they do when a person asks."""
+        super().train(mode)
+        for part in self.parts.children():
+            part.train(mode and any(p.requires_grad for p in part.parameters()))
+        return self
+
     @property
     def host(self) -> ARRCOCQwen:
         """The frozen base."""

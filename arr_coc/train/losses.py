@@ -19,15 +19,14 @@ from arr_coc.train import phrases
 from arr_coc.train.answering import (
     HardSelection,
     answer_logits,
-    detached_unless,
     hard_selection,
-    is_answered,
     soft_selection,
 )
 from arr_coc.train.chunks import Passes, chunked
 from arr_coc.train.decision import LEAST, Decision, float32_tensions, tension_values
 from arr_coc.train.frozen import Group
 from arr_coc.train.people import People
+from arr_coc.train.relaxation import cover
 
 WEIGHTS = {
     "answer": 1.0,  # cross-entropy of the answer, tokens there by their shares
@@ -38,8 +37,8 @@ WEIGHTS = {
     "pressure": 1.0,  # relevance beyond the budget
     "diversity": 0.02,  # heads and tensions that are hardly used
 }
-# Weight, within an answer's loss, of the KL divergence to the base's own full-resolution answer; for
-# questions of which nobody drew boxes.
+# Weight, within an answer's loss, of the KL divergence to what the base says when shown more: its own
+# full-resolution answer, of questions that nobody boxed; the full encoder's tokens at the same places.
 TEACHER = 0.5
 
 
@@ -99,10 +98,9 @@ def question_losses(
     observed = {}
     if hard:
         selection = hard_selection(host, parts, group, decision, hard)
-        # From an answer that the kept places do not hold they would learn to guess.
-        learnable = is_answered(host, group, hard, selection.full)
-        adapted = detached_unless(learnable, selection.adapted)
-        mended = asked.losses(hard, adapted, selection.shares)
+        with torch.no_grad():
+            taught = answer_logits(host, group, hard, selection.full)
+        mended = asked.losses(hard, selection.adapted, selection.shares, taught)
         losses["mended"] = _placed(mended, hard, group)
         losses["distil"] = _placed(_remaining(selection), hard, group)
         observed["kept"] = selection.partial[0].features.detach()
@@ -119,20 +117,35 @@ class _Answers:
         self.first: Tensor | None = None
 
     def losses(
-        self, rows: Sequence[int], tokens: Sequence[TokenSet], shares: Sequence[Tensor]
+        self,
+        rows: Sequence[int],
+        tokens: Sequence[TokenSet],
+        shares: Sequence[Tensor],
+        taught: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """`(R,)` of the questions `rows` of the group, shown these tokens by these shares."""
+        """`(R,)` of the questions `rows` of the group, shown these tokens by these shares.
+
+        With `taught`, the logits that better encodings of the same places give, each question learns
+        those as well, and its answer only where they give it: from an answer that the kept places do not
+        hold it would learn to guess.
+        """
         if not rows:
-            return self.group.evidence.new_zeros(0)
+            return torch.zeros(0, device=self.host.device)
 
         def of_chunk(
-            places: Sequence[int], own: Sequence[TokenSet], by: Sequence[Tensor | None]
+            places: Sequence[int], own: Sequence[TokenSet], share: Sequence[Tensor | None]
         ) -> Tensor:
             asked = [rows[place] for place in places]
-            logits = dict(zip(asked, answer_logits(self.host, self.group, asked, own, by)))
+            logits = dict(zip(asked, answer_logits(self.host, self.group, asked, own, share)))
             if 0 in logits:
                 self.first = logits[0].detach()
-            return answer_loss(self.host, self.group, logits)
+            losses = answer_loss(self.host, self.group, logits)
+            if taught is None:
+                return losses
+            by = [taught[place] for place in places]
+            known = [own.argmax(-1).tolist() == self.group.answers[r] for r, own in zip(asked, by)]
+            losses = torch.where(torch.tensor(known, device=losses.device), losses, losses.detach())
+            return losses + TEACHER * teacher_divergence(list(logits.values()), by)
 
         return chunked(self.host, self.passes, of_chunk, tokens, shares)
 
@@ -172,25 +185,13 @@ def decision_losses(
     """The losses that need no answer; "prior" where there is a policy to learn it."""
     head_weights = None if parts.heads is None else parts.heads.weights(group.words.mean)
     losses = {
-        "cover": cover(decision.cover_shares, group.evidence),
+        "cover": cover(decision.cover_shares, group.places),
         "pressure": pressure(decision.relevance, decision.budget),
         "diversity": diversity(decision.tensions, head_weights),
     }
     if parts.policy is not None:
         losses["prior"] = prior(host, parts.policy, group, decision, people)
     return losses
-
-
-def cover(shares: Tensor, evidence: Tensor) -> Tensor:
-    """-log of the share of the evidence that is kept; 0 where there is no evidence.
-
-    Args:
-        shares: `(B, N)` in [0, 1] by which each place is kept.
-        evidence: `(B, N)` >= 0.
-    """
-    total = evidence.sum(1)
-    kept = (shares * evidence).sum(1) / total.clamp(min=LEAST)
-    return torch.where(total > 0, -kept.clamp(LEAST, 1).log(), 0 * kept)
 
 
 def pressure(relevance: Tensor, budget: Tensor) -> Tensor:
@@ -265,7 +266,7 @@ def answer_loss(host: ARRCOCQwen, group: Group, logits: dict[int, Tensor]) -> Te
     """
     rows = list(logits)
     if not rows:
-        return group.evidence.new_zeros(0)
+        return torch.zeros(0, device=host.device)
     losses = answer_cross_entropy(list(logits.values()), [group.answers[row] for row in rows])
     taught = [i for i, row in enumerate(rows) if group.unboxed[row]]
     if not taught:

@@ -12,6 +12,7 @@ exactly the budget, and send the gradient of the soft shares back (straight-thro
 """
 
 import hashlib
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -87,6 +88,25 @@ def soft_allocation(scores: Tensor, budget: Tensor, spread: Tensor, even: Tensor
     best = soft_top_k(others, total.clamp(min=0.5))
     carried = 1 + gradient_only[:, None] / count.clamp(min=1)[:, None]
     return even * carried + best
+
+
+def cover(shares: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """-log of the share that is kept of each place that holds evidence, the mean over a question's places.
+
+    Each place counts alike, however large: an answer that needs two things is lost with either of them.
+
+    Args:
+        shares: `(B, N)` in [0, 1] by which each cell is kept.
+        places: for each question `(M, N)` >= 0, none of them all 0; M may be 0.
+
+    Returns:
+        `(B,)` nats, 0 where there is no evidence.
+    """
+    found = []
+    for own, each in zip(shares, places, strict=True):
+        kept = (each.to(own) @ own) / each.sum(1).to(own).clamp(min=EPS)
+        found.append(-kept.clamp(EPS, 1).log().sum() / max(1, len(each)))
+    return torch.stack(found)
 
 
 def hard_allocation(scores: Tensor, budget: Tensor, even: Tensor) -> list[Tensor]:

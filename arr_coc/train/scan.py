@@ -32,9 +32,10 @@ from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scanning import FINE, HOPS, ScanMatch, with_hops
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
-from arr_coc.train.data import Sample, evidence
-from arr_coc.train.drawn import SceneSamples
+from arr_coc.train.data import Sample, evidence, evidence_of_each
+from arr_coc.train.drawn import KEPT, SceneSamples
 from arr_coc.train.publishing import initial, publish, runs_of
+from arr_coc.train.relaxation import cover, soft_top_k
 from arr_coc.train.report import KindMeans
 from arr_coc.train.settings import BASE_MOVED
 from arr_coc.train.sources import scene_items
@@ -54,12 +55,13 @@ class Lesson:
     Attributes:
         fine: `(3, FINE * h, FINE * w)` uint8 sRGB.
         questions: Q of them.
-        evidence: `(Q, h, w)` share of each cell that holds some of the answer, none of them all zero.
+        places: of each question `(M, h, w)`, the share of each cell that holds some of each of M things
+            which the answer takes, none of them all zero.
     """
 
     fine: Tensor
     questions: tuple[str, ...]
-    evidence: Tensor
+    places: tuple[Tensor, ...]
 
 
 class Lessons(Dataset):
@@ -81,11 +83,10 @@ def lesson_of(sample: Sample, host: ARRCOCQwen) -> Lesson:
     picture = host.picture(sample.image)
     placed = {}  # a question that is asked twice counts once
     for question in sample.questions:
-        cells = evidence(question.boxes, sample.image.size, picture.grid)
-        if cells.any():
-            placed[question.question] = cells
-    cells = torch.stack(list(placed.values())) if placed else torch.zeros(0, *picture.grid)
-    return Lesson(samples_of(picture), tuple(placed), cells)
+        each = evidence_of_each(question.boxes, sample.image.size, picture.grid)
+        if len(each):
+            placed[question.question] = each
+    return Lesson(samples_of(picture), tuple(placed), tuple(placed.values()))
 
 
 def samples_of(picture: Picture) -> Tensor:
@@ -116,16 +117,34 @@ class Scanner(nn.Module):
         return self.scan(seen.expand(len(questions), -1, -1, -1), words)
 
     def forward(self, lessons: list[Lesson]) -> dict[str, Tensor]:
-        """Cross-entropy of the scores, as a distribution over all cells, against the evidence."""
+        """How far off the scores are: as a distribution over all cells, and by what they would keep.
+
+        The first is their cross-entropy against `wanted_of` the evidence; the second, `relaxation.cover` of
+        the budgets of `SHARES` in turn.
+        """
         losses = [self.scan.scale.new_zeros(1) * sum(p.sum() for p in self.scan.parameters())]
         for lesson in lessons:
             if lesson.questions:
-                scores = self.scores(lesson.fine, lesson.questions).flatten(1)
-                wanted = lesson.evidence.flatten(1).to(scores)
-                wanted = wanted / wanted.sum(1, keepdim=True)
-                losses.append(-(wanted * scores.log_softmax(1)).sum(1))
+                scores = self.scores(lesson.fine, lesson.questions).flatten(1)  # (Q, N)
+                places = [each.flatten(1).to(scores) for each in lesson.places]
+                wanted = torch.stack([wanted_of(each) for each in places])
+                named = -(wanted * scores.log_softmax(1)).sum(1)
+                share = torch.tensor(SHARES, device=scores.device).repeat(len(scores))
+                budget = (share[: len(scores)] * scores.shape[1]).clamp(min=MINIMUM_BUDGET)
+                kept = soft_top_k(scores, budget.clamp(max=scores.shape[1] - 0.5))
+                losses.append(named + cover(kept, places))
         values = torch.cat(losses)
         return {"loss": values.sum() / max(1, len(values) - 1)}
+
+
+def wanted_of(places: Tensor) -> Tensor:
+    """`(M, N)` shares of cells in M places -> `(N,)`, adding up to 1.
+
+    A place counts by the root of its area: by its area, what is large beside a number would be nearly all.
+    """
+    each = places / places.sum(1, keepdim=True).sqrt()
+    wanted = each.amax(0)
+    return wanted / wanted.sum()
 
 
 def collate(lessons: Sequence[Lesson]) -> dict[str, list[Lesson]]:
@@ -140,18 +159,24 @@ def collate(lessons: Sequence[Lesson]) -> dict[str, list[Lesson]]:
 def evidence_kept(scanner: Scanner, host: ARRCOCQwen, items: Sequence[Item]) -> dict[str, Any]:
     """How much of the evidence the cells of the highest scores cover, by share of the tokens.
 
-    Each as `report.KindMeans`; a question whose answer has no place counts nowhere.
+    Each as `report.KindMeans`, and with "least" of the place that is covered least: an answer takes all of
+    them. A question whose answer has no place counts nowhere.
     """
-    kept: dict[float, list[float]] = {share: [] for share in SHARES}
+    kept: dict[str, list[float]] = {f"{s:g}{least}": [] for s in SHARES for least in ("", " least")}
     for item in items:
         picture = host.picture(item.image)
-        wanted = evidence(item.boxes, item.image.size, picture.grid).flatten()
+        asked = item.boxes, item.image.size, picture.grid
+        wanted, each = evidence(*asked).flatten(), evidence_of_each(*asked).flatten(1)
         order = scanner.scores(samples_of(picture), [item.question]).flatten().argsort().cpu()
-        for share, own in kept.items():
+        for share in SHARES:
             highest = order[-max(MINIMUM_BUDGET, int(share * len(order))) :]
-            own.append(float(wanted[highest].sum() / wanted.sum()) if wanted.any() else np.nan)
+            there = wanted.any()
+            of_all = float(wanted[highest].sum() / wanted.sum()) if there else np.nan
+            least = float((each[:, highest].sum(1) / each.sum(1)).min()) if there else np.nan
+            kept[f"{share:g}"].append(of_all)
+            kept[f"{share:g} least"].append(least)
     mean = KindMeans(items)
-    return {f"{share:g}": mean(np.array(own)) for share, own in kept.items()}
+    return {name: mean(np.array(own)) for name, own in kept.items()}
 
 
 # --- the command ---
@@ -209,8 +234,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     last = last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
     scenes = {"world": args.world, "hand": args.hand}
-    # Nothing is thinned out: what things are called is learned by asking for all of them.
-    samples = SceneSamples(args.first_seed, args.steps * of_step, args.questions, kept={}, **scenes)
+    # A new scan learns what things are called by asking for all of them; later kinds come about evenly.
+    kept = {"kept": KEPT if args.init else {}}
+    count = args.steps * of_step
+    samples = SceneSamples(args.first_seed, count, args.questions, **kept, **scenes)
     clock = Clock(args.steps, args.minutes, Spent.at(last), of_step)
     trainer = ClockedTrainer(
         model=scanner,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from arr_coc import provenance
 from arr_coc.commands import add_dtype
-from arr_coc.components import PARTS
+from arr_coc.components import CLIP_PARTS, PARTS
 from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
 from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
@@ -24,6 +24,7 @@ FIRST_SEED = 500_000_000  # the base trains on others
 DATA = ("scenes", "folder", "local", "hub")
 HELD_OUT = 0.1  # share of a set's pictures that a run does not train on, unless it says otherwise
 TRAINABLE_CONTEXTS = ("cells", "glance")
+TAUGHT = [name for name in PARTS if name not in CLIP_PARTS]  # what is trained here
 CONTEXT_PART = "lora"  # corrects what the encoder does beside a glance, and nothing else
 REPORTS = ("none", "tensorboard", "wandb", "trackio")
 BASE_MOVED = (
@@ -106,8 +107,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--base", default=None, help="Hub id or folder of a Qwen3-VL (default: bundled)")
     p.add_argument("--shapes", choices=list(SHAPES),
                    help="no base: random weights of these shapes, to see that they train")  # fmt: skip
-    p.add_argument("--parts", nargs="+", choices=list(PARTS), metavar="PART",
-                   help=f"of {', '.join(PARTS)} (default: as --init, else all, {CONTEXT_PART} only "
+    p.add_argument("--parts", nargs="+", choices=TAUGHT, metavar="PART",
+                   help=f"of {', '.join(TAUGHT)} (default: as --init, else all, {CONTEXT_PART} only "
                    "with --context glance); what --init lacks starts new")  # fmt: skip
     p.add_argument("--adapter-attends", action="store_true",
                    help="kept tokens see each other in the adapter")  # fmt: skip
@@ -115,9 +116,9 @@ def parser() -> argparse.ArgumentParser:
                    help="kept cells are encoded with (default: as --init, else cells)")  # fmt: skip
     p.add_argument("--init", type=Path, help="go on from these weights (a folder)")
     p.add_argument("--base-moved", action="store_true", help=BASE_MOVED)
-    p.add_argument("--renew", nargs="+", choices=list(PARTS), metavar="PART", default=[],
+    p.add_argument("--renew", nargs="+", choices=TAUGHT, metavar="PART", default=[],
                    help="of --init, start these anew")  # fmt: skip
-    p.add_argument("--only", nargs="+", choices=list(PARTS), metavar="PART", default=[],
+    p.add_argument("--only", nargs="+", choices=TAUGHT, metavar="PART", default=[],
                    help="of --init, train these; the others stay as they are")  # fmt: skip
     p.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     _add_data(p.add_argument_group("data"))
@@ -235,7 +236,7 @@ def default_parts(init: Path | None, context: str | None) -> list[str]:
 
 
 def _useful(context: str | None) -> list[str]:
-    return [name for name in PARTS if name != CONTEXT_PART or context == "glance"]
+    return [name for name in TAUGHT if name != CONTEXT_PART or context == "glance"]
 
 
 def of_the_data(args: argparse.Namespace) -> str | None:
