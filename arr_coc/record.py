@@ -10,6 +10,7 @@ back; it trusts only recordings whose picture and question are still the example
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -162,6 +163,7 @@ def record(
         weights_sha256=weights_sha256,
         weights=on_hub(folders[1]),
         repetitions=repetitions,
+        load_average=os.getloadavg()[0],
     )
     return {"about": about, "recordings": recordings}
 

@@ -1,11 +1,12 @@
 """The benchmark command on small shapes: it runs whole, counts everything, and writes what it says."""
 
+import contextlib
+import io
 import json
-import subprocess
-import sys
 import time
 
 import pytest
+import torch
 
 from arr_coc.benchmark import __main__ as command
 from arr_coc.benchmark import report as reporting
@@ -18,17 +19,39 @@ CELLS, GLANCE = BY_CONTEXT["cells"], BY_CONTEXT["glance"]
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("bench") / "b.json"
-    command = [sys.executable, "-m", "arr_coc.benchmark", "--shapes", "tiny", "--dtype", "float32"]
-    command += ["--image-tokens", "64", "--shares", "0.1", "0.2"]
-    command += ["--repetitions", "2", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[-1])["out"] == str(out)
-    return json.loads(out.read_text())
+    words = "--shapes tiny --dtype float32 --image-tokens 64 --shares 0.1 0.2 --repetitions"
+    threads = torch.get_num_threads()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        command.main([*words.split(), "1", "--out", str(out)])
+        first = json.loads(out.read_text())
+        command.main([*words.split(), "2", "--out", str(out), "--resume"])
+    torch.set_num_threads(threads)
+    assert json.loads(said.getvalue().splitlines()[-1])["out"] == str(out)
+    found = json.loads(out.read_text())
+    # What a report has is gone on with, and not measured again.
+    assert found["rows"][: len(first["rows"])] == first["rows"]
+    assert found["stock_ways"] == first["stock_ways"]
+    return found
 
 
 def test_every_case_is_measured_in_every_repetition(report):
     assert len(report["rows"]) == 2 * (1 + 2 * len(CASES))
     assert {e["n"] for e in report["summary"]} == {2}
+
+
+def test_everything_runs_in_what_is_fastest_for_stock(report):
+    ways = report["stock_ways"]
+    assert {way["attention"] for way in ways} == {"sdpa", "eager"}
+    assert ways == sorted(ways, key=lambda way: way["seconds"]) and ways[0]["dtype"] == "float32"
+    assert {row["dtype"] for row in report["rows"]} == {"float32"}
+    assert {row["commit"] for row in report["rows"]} == {report["commit"]}
+
+
+def test_a_report_of_another_machine_is_not_gone_on_with(tmp_path):
+    out, kept = tmp_path / "b.json", tmp_path / "rows.jsonl"
+    out.write_text(json.dumps({"machine": {"processor": "another"}, "rows": []}))
+    with pytest.raises(ValueError, match="was measured on .*another.*this is .*mine"):
+        command.earlier(kept, out, {"processor": "mine"})
 
 
 def test_budgets_scale_and_are_spent(report):
@@ -81,23 +104,22 @@ def test_the_crossover_is_named_whichever_way_it_goes(speedups, words):
     assert words in reporting.crossover(summary)
 
 
-def test_cuda_without_cuda_says_so():
-    command = [sys.executable, "-m", "arr_coc.benchmark", "--device", "cuda"]
-    environment = {"CUDA_VISIBLE_DEVICES": "", "PATH": ""}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode != 0 and "no CUDA device" in done.stderr
+def test_cuda_without_cuda_says_so(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="no CUDA device"):
+        command.main(["--device", "cuda"])
 
 
 def test_a_run_goes_on_with_the_rows_that_are_missing(tiny, tmp_path, monkeypatch):
     kept, asked = tmp_path / "rows.jsonl", []
     monkeypatch.setattr(timing, "run_case", lambda _, case, *__: asked.append(case) or row_of(case))
     todo = cases((256,), (0.2,))[:3]
-    timing.measure(tiny, todo, 1, kept, "float32")
+    timing.measure(tiny, todo, 1, kept, {"dtype": "float32"})
     assert asked[2:] == todo  # after the two that warm up
     asked.clear()
     with pytest.raises(ValueError, match="holds rows in float32, these would be in bfloat16"):
-        timing.measure(tiny, todo, 2, kept, "bfloat16")
-    rows = timing.measure(tiny, todo, 2, kept, "float32")
+        timing.measure(tiny, todo, 2, kept, {"dtype": "bfloat16"})
+    rows = timing.measure(tiny, todo, 2, kept, {"dtype": "float32"})
     assert len(asked) == 2 + 3 and sorted(asked[2:], key=todo.index) == todo
     assert [row["repetition"] for row in rows] == [0, 0, 0, 1, 1, 1]
 
@@ -124,7 +146,7 @@ def test_one_whole_encode_a_repetition_counts_for_all_that_cut_after_it(
 
     monkeypatch.setattr(type(tiny), "encode", heard)
     todo = [Case(name, 64, 13) for name in ("stock", "fastv", "glance as context", "after")]
-    rows = timing.measure(tiny, todo, 2, tmp_path / "rows.jsonl", "float32")
+    rows = timing.measure(tiny, todo, 2, tmp_path / "rows.jsonl", {"dtype": "float32"})
     assert len(encoded) == 2 + 2, "two that warm up, one each repetition"
     for repetition in (0, 1):
         own = {row["case"]: row for row in rows if row["repetition"] == repetition}
@@ -189,7 +211,7 @@ def test_a_base_that_shrinks_the_picture_is_not_timed_for_it(bundled):
         timing.run_case(bundled, Case("stock", 4096, 4096))
 
 
-def test_bad_shares_are_refused():
-    called = [sys.executable, "-m", "arr_coc.benchmark", "--shares", "1.5"]
-    done = subprocess.run(called, capture_output=True, text=True)
-    assert done.returncode == 2 and "--shares 1.5, allowed is above 0 and below 1" in done.stderr
+def test_bad_shares_are_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--shares", "1.5"])
+    assert "--shares 1.5, allowed is above 0 and below 1" in capsys.readouterr().err

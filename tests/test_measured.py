@@ -88,6 +88,10 @@ def test_the_2b_sentence_is_the_benchmarks(tmp_path):
     (tmp_path / measured.BENCHMARK).write_text(json.dumps(report))
     said = measured.at_2b(tmp_path)
     assert "2.0× slower" in said and "210 focused" in said and "faster" not in said
+    larger = {**entry, "image_tokens": 4000, "budget": 800, "n": 2, "speedup": {"median": 8.0}}
+    report["summary"].append(larger)
+    (tmp_path / measured.BENCHMARK).write_text(json.dumps(report))
+    assert measured.at_2b(tmp_path) == said, "two runs make no verdict"
     report["summary"][1]["n"] = 2
     (tmp_path / measured.BENCHMARK).write_text(json.dumps(report))
     assert measured.at_2b(tmp_path) == ""

@@ -1,6 +1,8 @@
 """ARRCOCQwen as people call it: streams, measures, refusals, failures, half precision."""
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 from arr_coc.balancing import Combiner
 from arr_coc.components import Components
 from arr_coc.config import Config, glance_tokens
+from arr_coc.qwen import answer as answer_module
 from arr_coc.qwen import encoding, memory
 from arr_coc.qwen.answer import STAGES
 
@@ -82,6 +85,36 @@ def test_leaving_a_stream_early_frees_the_model(tiny, picture):
     stream.close()
     assert tiny.lock.acquire(timeout=5)
     tiny.lock.release()
+
+
+def test_who_leaves_before_the_encoder_is_not_encoded_for(tiny, picture, monkeypatch):
+    """Also who leaves while another answer has the model."""
+    encoded, kind = [], type(tiny)
+    encode, prepare = kind.encode_each, kind.prepare
+    monkeypatch.setattr(kind, "encode_each", lambda *given: encoded.append(1) or encode(*given))
+    # Time enough to leave in.
+    monkeypatch.setattr(kind, "prepare", lambda *given: time.sleep(0.3) or prepare(*given))
+    for config in (Config(), None):
+        stream = tiny.stream(picture, QUESTION, config=config, use_arr_coc=config is not None)
+        assert next(stream).stage == "preprocess"
+        stream.close()
+    assert not encoded
+    # The first snapshot comes only with the lock: leaving is what a consumer's own end does.
+    run = answer_module.Run(tiny, picture, QUESTION, Config(), 4, 60.0, None)
+    with tiny.lock:
+        worker = threading.Thread(target=run._work)
+        worker.start()
+        run.stop.set()
+        worker.join(10)
+        assert not worker.is_alive() and run.out.empty()
+    assert not encoded and tiny.generate(picture, QUESTION, max_new_tokens=2).done and encoded
+
+
+def test_silence_is_an_error_in_words(tiny, picture, monkeypatch):
+    monkeypatch.setattr(answer_module, "STREAM_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(answer_module, "JOIN_TIMEOUT_S", 0.05)
+    with tiny.lock, pytest.raises(TimeoutError, match="said nothing for 0.05 s"):
+        list(answer_module.Run(tiny, picture, QUESTION, None, 2, 60.0, None).snapshots())
 
 
 def test_no_inference_mode_leaks_into_the_consumer(tiny, picture):

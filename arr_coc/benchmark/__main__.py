@@ -8,9 +8,10 @@
 
 Time does not depend on what the weights say, so no checkpoint is needed (under 16 GB of memory). Every
 case runs once per repetition in one process, in an order that rotates, so that a machine's drift meets
-all of them; ratios are taken within a repetition. All overheads are counted. Rows are kept beside OUT as
-they come: the same command with `--resume` goes on with what is missing. It says nothing about answers:
-`arr_coc.evaluate` measures those.
+all of them; ratios are taken within a repetition. Stock is timed beforehand in each dtype, attention and
+number of threads, and everything runs in what is fastest for it. All overheads are counted. Rows are kept
+beside OUT as they come: the same command with `--resume` goes on with what is missing, and with more
+`--repetitions` than OUT has adds to it. It says nothing about answers: `arr_coc.evaluate` measures those.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,7 +37,6 @@ from arr_coc.benchmark.cases import (
 )
 from arr_coc.benchmark.hosts import BUNDLED, host_of
 from arr_coc.benchmark.report import (
-    SLOW,
     against_fastest,
     crossover,
     fastest_stock,
@@ -43,40 +44,72 @@ from arr_coc.benchmark.report import (
     table,
     too_slow,
 )
-from arr_coc.benchmark.timing import measure, rows_of, run_case
+from arr_coc.benchmark.timing import Row, measure, rows_of, run_case
 from arr_coc.clips import MAX_FRAMES
 from arr_coc.commands import run_command
 from arr_coc.config import DTYPES
+from arr_coc.peers.clock import SLOW
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen.shapes import SHAPES
 
 MODULE = "arr_coc.benchmark"
+Way = dict[str, Any]  # dtype, attention, threads, and seconds of a stock answer
+ATTENTIONS = ("sdpa", "eager")
+# Of a machine: what a report has in common with rows that are added to it.
+SAME = ("processor", "cores", "torch", "transformers")
 
 
-def faster_dtype(
-    shapes: str, device: torch.device, sizes: Sequence[int]
-) -> tuple[str, dict[str, float]]:
-    """Time one stock answer in float32 and in bfloat16; the faster name, and both seconds."""
-    seconds = {}
-    for name in ("float32", "bfloat16"):
-        host = host_of(shapes, device, name)
-        stock = Case(STOCK, sizes[0], sizes[0])
-        run_case(host, stock)
-        seconds[name] = run_case(host, stock)["time_to_first_token_s"]
+def stock_ways(shapes: str, device: torch.device, tokens: int, dtypes: Sequence[str]) -> list[Way]:
+    """Stock's seconds in each dtype, with each attention and number of threads, the fastest first."""
+    found, threads = [], torch.get_num_threads()
+    for dtype in dtypes:
+        host = host_of(shapes, device, dtype)
+        for attention in ATTENTIONS:
+            host.model.set_attn_implementation(attention)
+            for count in sorted({1, threads}):
+                torch.set_num_threads(count)
+                stock = Case(STOCK, tokens, tokens)
+                run_case(host, stock)
+                seconds = run_case(host, stock)["time_to_first_token_s"]
+                found.append(
+                    {"dtype": dtype, "attention": attention, "threads": count, "seconds": seconds}
+                )
+            torch.set_num_threads(threads)
         del host
         gc.collect()
-    return min(seconds, key=seconds.__getitem__), seconds
+    return sorted(found, key=lambda way: way["seconds"])
 
 
-def chosen_dtype(args: argparse.Namespace, sizes: Sequence[int]) -> tuple[str, dict[str, float]]:
-    """The dtype that is fastest for stock, unless one is named, and what was compared."""
-    if args.shapes == BUNDLED:
-        return "float32", {}
-    if args.dtype != "auto":
-        return args.dtype, {}
+def chosen_way(args: argparse.Namespace, tokens: int) -> list[Way]:
+    """As `stock_ways` on a CPU, in the dtype that is named; on a GPU what is fastest there, not timed."""
     if args.device == "cuda":
-        return "bfloat16", {}
-    return faster_dtype(args.shapes, torch.device(args.device), sizes)
+        dtype = "bfloat16" if args.dtype == "auto" else args.dtype
+        return [{"dtype": dtype, "attention": "sdpa", "threads": torch.get_num_threads()}]
+    dtypes = ("float32", "bfloat16") if args.dtype == "auto" else (args.dtype,)
+    return stock_ways(args.shapes, torch.device(args.device), tokens, dtypes)
+
+
+def earlier(kept: Path, out: Path, machine: dict[str, Any]) -> tuple[list[Row], list[Way]]:
+    """The rows that an interrupted run left in `kept`, or else a report's, which can be gone on with.
+
+    And in which ways stock was timed for them, the fastest first.
+
+    Raises:
+        ValueError: where the report is of another machine: its seconds are not compared with this one's.
+    """
+    rows = rows_of(kept)
+    report = json.loads(out.read_text()) if out.is_file() else {}
+    if not rows and report:
+        other = {key: report["machine"].get(key) for key in SAME}
+        own = {key: machine.get(key) for key in SAME}
+        if other != own:
+            raise ValueError(
+                f"{out} was measured on {other}, this is {own}: --resume needs the same"
+            )
+        rows = report["rows"]
+        kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ways = report.get("stock_ways")
+    return rows, ways or [{"dtype": rows[0]["dtype"]}] * bool(rows)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     what = p.add_argument_group("what is measured")
     what.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     what.add_argument("--dtype", choices=DTYPES, default=DTYPES[0],
-                      help="auto: bfloat16 on cuda; on cpu the faster of float32 and bfloat16")  # fmt: skip
+                      help="auto: bfloat16 on cuda; on cpu what is fastest for stock")  # fmt: skip
     what.add_argument("--shapes", choices=[*SHAPES, BUNDLED], default="2b",
                       help="tiny tries the command; bundled is the shipped base")  # fmt: skip
     what.add_argument("--image-tokens", type=int, nargs="+", help="pictures, in visual tokens")
@@ -96,7 +129,8 @@ def parser() -> argparse.ArgumentParser:
                       help="of a picture's tokens, or a clip's")  # fmt: skip
     how = p.add_argument_group("how")
     how.add_argument("--repetitions", type=int, default=3)
-    how.add_argument("--resume", action="store_true", help="go on with the rows that are missing")
+    how.add_argument("--resume", action="store_true",
+                     help="go on with the rows that are missing, of a run cut off or of OUT")  # fmt: skip
     how.add_argument("--out", type=Path, help="default results/benchmark-SHAPES-DEVICE.json, "
                      "of clips results/benchmark-clips-SHAPES-DEVICE.json")  # fmt: skip
     return p
@@ -120,12 +154,20 @@ def main(arguments: list[str] | None = None) -> None:
     kept = out.with_suffix(".rows.jsonl")
     if not args.resume:
         kept.unlink(missing_ok=True)
-    before = rows_of(kept)  # of an interrupted run, which chose already
-    dtype, compared = (before[0]["dtype"], {}) if before else chosen_dtype(args, sizes)
+    header = provenance.header(MODULE, provenance.typed(arguments), device)
+    before, ways = earlier(kept, out, header["machine"]) if args.resume else ([], [])
+    ways = ways or chosen_way(args, sizes[0])
+    way = ways[0]
+    dtype = way["dtype"]
     if args.dtype not in ("auto", dtype):
         p.error(f"--dtype {args.dtype}, and {kept.name} holds rows in {dtype}")
     host = host_of(args.shapes, device, dtype)
-    rows = measure(host, cases(sizes, args.shares, args.moments), args.repetitions, kept, dtype)
+    if "attention" in way:
+        host.model.set_attn_implementation(way["attention"])
+        torch.set_num_threads(way["threads"])
+    todo, about = cases(sizes, args.shares, args.moments), {"dtype": dtype}
+    about["commit"] = header["commit"]
+    rows = measure(host, todo, args.repetitions, kept, about)
     summary = summarise(rows)
     fastest = fastest_stock(summary, out)
     ratios = against_fastest(summary, fastest)
@@ -133,9 +175,9 @@ def main(arguments: list[str] | None = None) -> None:
     weights = "its own weights" if args.shapes == BUNDLED else "random weights"
     report = {
         "what": f"Qwen3-VL {args.shapes} shapes, {weights}, {dtype}",
-        **provenance.header(MODULE, provenance.typed(arguments), device),
+        **header,
         "minutes": round((time.time() - started) / 60, 1),
-        "stock_seconds_by_dtype": compared,
+        "stock_ways": ways,
         "stock_against_its_fastest": ratios,
         "to_be_made_again": slow,
         "fastest_stock_s": fastest,

@@ -13,11 +13,10 @@ BUNDLED = "bundled"
 def host_of(shapes: str, device: torch.device, dtype: str) -> ARRCOCQwen:
     """The model of these shapes; with the bundled weights, or parts of that kind that were not trained.
 
-    `shapes` is `BUNDLED`, whose dtype is its own, or a key of `qwen.shapes.SHAPES`,
-    `dtype` torch's name of one.
+    `shapes` is `BUNDLED` or a key of `qwen.shapes.SHAPES`, `dtype` torch's name of one.
     """
     if shapes == BUNDLED:
-        return ARRCOCQwen.from_pretrained(BUNDLED_BASE, device=device)
+        return ARRCOCQwen.from_pretrained(BUNDLED_BASE, device=device, dtype=dtype)
     host = build_host(shapes, device, getattr(torch, dtype))
     parts = for_base(
         host.model.config, host.attention_layers, list(PARTS), context="glance", glances=True

@@ -10,9 +10,8 @@ import numpy as np
 
 from arr_coc.benchmark.cases import shipped
 from arr_coc.benchmark.timing import Row
+from arr_coc.peers.clock import SLOW
 from arr_coc.peers.names import STOCK
-
-SLOW = 1.15  # times stock's fastest seconds
 
 
 def summarise(rows: Sequence[Row]) -> list[Row]:

@@ -64,7 +64,7 @@ def rows_of(kept: Path) -> list[Row]:
 
 
 def measure(
-    host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path, dtype: str
+    host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path, about: Row
 ) -> list[Row]:
     """All cases, `repetitions` times, in an order that rotates.
 
@@ -75,14 +75,15 @@ def measure(
         todo: the cases.
         repetitions: of each.
         kept: file of the rows there are, one JSON object a line; those are not measured again.
-        dtype: of the model, noted in every row.
+        about: dtype of the model and commit of the code, noted in every row.
 
     Raises:
         ValueError: where those are of another dtype: ratios hold within one.
     """
     rows = rows_of(kept)
-    if other := sorted({row["dtype"] for row in rows} - {dtype}):
-        raise ValueError(f"{kept.name} holds rows in {', '.join(other)}, these would be in {dtype}")
+    if other := sorted({row["dtype"] for row in rows} - {about["dtype"]}):
+        given = f"{kept.name} holds rows in {', '.join(other)}"
+        raise ValueError(f"{given}, these would be in {about['dtype']}")
     done = {key_of(row) for row in rows}
     # Stock and the last case once beforehand: what is set up lazily is not timed.
     for case in (todo[0], todo[-1]):
@@ -100,7 +101,7 @@ def measure(
             if repetition != now:
                 now, encodes = repetition, {}
             own = None if case.moments else encodes.setdefault(case.tokens, OneEncode())
-            row = {"repetition": repetition, "dtype": dtype, **run_case(host, case, own)}
+            row = {"repetition": repetition, **about, **run_case(host, case, own)}
             file.write(json.dumps(row) + "\n")
             file.flush()
             rows.append(row)

@@ -3,10 +3,10 @@
     python -m arr_coc.evaluate.first_word --out results/first-word.json --world large --size 1024 1024 \\
         --hand any --seed 1000000000 --weights arr_coc/bundled/arr-coc
 
-Each picture is asked one question, whether the base can answer it or not, kinds in turn. Both looks take
-turns within a question, and all questions within a repetition; everything from the image on counts. A
-repetition's ratio is stock's seconds over the focused look's, all questions together. The last stdout line
-is JSON.
+Each picture is asked one question, whether the base can answer it or not, kinds in turn. All looks take
+turns within a question, in every dtype, and all questions within a repetition; everything from the image
+on counts. A repetition's ratio is stock's seconds over the focused look's, all questions together, each look
+in the dtype that is fastest for it. The last stdout line is JSON.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import torch
 from tqdm import tqdm
 
 from arr_coc import digests, naming, provenance
-from arr_coc.commands import add_dtype, run_command
-from arr_coc.config import SHARE
+from arr_coc.commands import run_command
+from arr_coc.config import DTYPES, SHARE
 from arr_coc.evaluate.questions import Item, Ref, Scenes, other_scenes
 from arr_coc.evaluate.rows import budget_tokens, check_fallback, question_for
-from arr_coc.peers.clock import timed
+from arr_coc.peers.clock import SLOW, timed
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import OURS, STOCK
 from arr_coc.qwen.loading import BUNDLED_BASE
@@ -69,41 +69,98 @@ def items_of(scenes: Scenes, n: int) -> list[Item]:
 
 
 def measure(
-    host: ARRCOCQwen, items: Sequence[Item], share: float, repetitions: int
+    hosts: dict[str, ARRCOCQwen],
+    items: Sequence[Item],
+    share: float,
+    repetitions: int,
+    looks: Sequence[str] = LOOKS,
 ) -> list[dict[str, Any]]:
-    """A row for each question, look and repetition; one repetition before them warms up."""
-    methods, rows = {name: EVERY[name]() for name in LOOKS}, []
+    """A row for each question, look, dtype and repetition; one repetition before them warms up.
+
+    Args:
+        hosts: the base in each dtype.
+        items: the questions.
+        share: of the tokens that are kept.
+        repetitions: of everything.
+        looks: names of `peers.methods.EVERY`, stock the first.
+    """
+    rows, ways = [], [(look, dtype) for dtype in hosts for look in looks]
     budget = partial(budget_tokens, share)
     for repetition in tqdm(range(-1, repetitions), desc="first word", unit="repetition"):
         for number, item in enumerate(items):
-            for name in LOOKS[:: 1 if (number + repetition) % 2 else -1]:
-                method = methods[name]
+            begin = (number + repetition) % len(ways)
+            for look, dtype in [*ways[begin:], *ways[:begin]]:
+                method = EVERY[look]()
                 asked = item.image, item.text, question_for(method, item)
-                found = timed(host, method, *asked, budget)
-                check_fallback(name, [found.reduced])
+                found = timed(hosts[dtype], method, *asked, budget)
+                check_fallback(look, [found.reduced])
                 row = {"repetition": repetition, "picture": item.ref.picture, "kind": item.kind}
-                row |= {"look": name, "tokens": found.reduced.visual_tokens}
+                row |= {"look": look, "dtype": dtype, "tokens": found.reduced.visual_tokens}
                 row |= {"seconds": round(found.seconds, DIGITS), "load": os.getloadavg()[0]}
                 rows.append(row)
     return [row for row in rows if row["repetition"] >= 0]
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Quartiles over repetitions of the ratio of all seconds, and over questions of their median ratios."""
-    seconds: dict[str, np.ndarray] = {}
+    """Quartiles over repetitions of the ratio of all seconds, and over questions of their median ratios.
+
+    Of each look the dtype counts in which all its seconds are fewest; `by_dtype` has the ratios within one.
+    """
     repetitions = 1 + max(row["repetition"] for row in rows)
-    for look in LOOKS:
-        own = [row["seconds"] for row in rows if row["look"] == look]
-        seconds[look] = np.array(own).reshape(repetitions, -1)  # (repetitions, questions)
-    stock, ours = seconds[STOCK], seconds[OURS]
+    ways: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (row["repetition"], row["picture"])):
+        ways.setdefault((row["look"], row["dtype"]), []).append(row)
+    seconds = {  # (repetitions, questions)
+        way: np.array([row["seconds"] for row in own]).reshape(repetitions, -1)
+        for way, own in ways.items()
+    }
+    looks = dict.fromkeys(look for look, _ in ways)
+    fastest = {
+        look: min((d for own, d in ways if own == look), key=lambda d: seconds[look, d].sum())
+        for look in looks
+    }
+    stock, ours = (seconds[look, fastest[look]] for look in LOOKS)
+    dtypes = [d for look, d in ways if look == STOCK]
     return {
         "repetitions": repetitions,
         "pictures": stock.shape[1],
+        "dtypes": fastest,
         "ratio": _quartiles(stock.sum(1) / ours.sum(1)),
         "ratio_of_a_question": _quartiles(np.median(stock / ours, axis=0)),
         "stock_s": _quartiles(stock.mean(1)),
         "focused_s": _quartiles(ours.mean(1)),
+        "by_dtype": {
+            d: _quartiles(seconds[STOCK, d].sum(1) / seconds[OURS, d].sum(1)) for d in dtypes
+        },
+        "looks": {look: _spent(ways[look, fastest[look]]) for look in looks},
         "load_average": max(row["load"] for row in rows),
+    }
+
+
+def _spent(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Mean and 95th percentile of a look's tokens and seconds: of "all" questions, and by kind."""
+    by_kind: dict[str, list[dict[str, Any]]] = {"all": list(rows)}
+    for row in rows:
+        by_kind.setdefault(row["kind"], []).append(row)
+    return {
+        kind: {
+            f"{name}_{how}": round(float(of([row[name] for row in own])), DIGITS)
+            for name in ("tokens", "seconds")
+            for how, of in (("mean", np.mean), ("p95", lambda values: np.percentile(values, 95)))
+        }
+        for kind, own in by_kind.items()
+    }
+
+
+def against_fastest(summary: dict[str, Any], before: Path) -> dict[str, Any]:
+    """Stock's fewest median seconds, of this report and what it replaces, and how far this is above."""
+    known = json.loads(before.read_text()).get("fastest_stock_s") if before.is_file() else None
+    own = summary["stock_s"]["median"]
+    fewest = min(own, known or own)
+    return {
+        "fastest_stock_s": fewest,
+        "stock_against_its_fastest": round(own / fewest, DIGITS),
+        "to_be_made_again": own > SLOW * fewest,
     }
 
 
@@ -125,7 +182,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--share", type=float, default=SHARE, help="of the tokens that are kept")
     p.add_argument("--repetitions", type=int, default=5)
     p.add_argument("--threads", type=int, default=2)
-    add_dtype(p)
+    p.add_argument("--dtypes", nargs="+", choices=DTYPES[1:3], default=list(DTYPES[1:3]),
+                   help="of the base; each look counts in its fastest (default %(default)s)")  # fmt: skip
+    p.add_argument("--looks", nargs="+", choices=list(EVERY), default=[], metavar="LOOK",
+                   help="timed besides, say arr-coc-auto")  # fmt: skip
     return p
 
 
@@ -134,25 +194,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     size, kinds = tuple(args.size), KINDS_OF[args.world]
     scenes = Scenes(args.seed, args.n, kinds, size=size, world=args.world, hand=args.hand)
-    host = ARRCOCQwen.from_pretrained(args.base, args.weights, device="cpu", dtype=args.dtype)
-    items = items_of(scenes, args.n)
-    rows = measure(host, items, args.share, args.repetitions)
+    hosts = {
+        dtype: ARRCOCQwen.from_pretrained(args.base, args.weights, device="cpu", dtype=dtype)
+        for dtype in args.dtypes
+    }
+    items, looks = items_of(scenes, args.n), dict.fromkeys([*LOOKS, *args.looks])
+    rows = measure(hosts, items, args.share, args.repetitions, [*looks])
+    summary = summarise(rows)
     report = {
         "what": f"first word of {len(items)} drawn pictures, stock beside the focused look",
-        **provenance.header(MODULE, provenance.typed(argv), host.device),
+        **provenance.header(MODULE, provenance.typed(argv), torch.device("cpu")),
         "base": naming.public(args.base),
         "base_sha256": digests.of_weights(Path(args.base)),
         "weights_sha256": digests.of_weights(Path(args.weights or "none")),
         "size": list(size),
-        "dtype": str(host.model.dtype).removeprefix("torch."),
         "share": args.share,
         **other_scenes(args.world, args.hand),
-        "summary": summarise(rows),
+        **against_fastest(summary, args.out),
+        "summary": summary,
         "rows": rows,
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(report) + "\n")
-    print(json.dumps({"out": str(args.out), **report["summary"]}))
+    brief = {name: value for name, value in summary.items() if name != "looks"}
+    print(json.dumps({"out": str(args.out), **brief}))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from arr_coc.page import idea
 from arr_coc.page.chart import chart
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import ENOUGH_RUNS, ratio_words, seconds
-from arr_coc.page.times import times
+from arr_coc.page.times import at_usual_share, times
 from arr_coc.peers.names import WORDS
 from arr_coc.service.recordings import Identity
 
@@ -70,18 +70,14 @@ def _made_by(measured: dict[str, Any], identity: Identity) -> bool:
 def at_2b(folder: Path, brief: bool = False) -> str:
     """What the focused look costs at the shapes of Qwen3-VL-2B, in a sentence; a short one where `brief`.
 
-    "" where it was not measured, or in fewer runs than make a verdict.
+    Of the largest picture that was measured in as many runs as make a verdict; "" where none was.
     """
     try:
         report = benchmark(folder)
-        largest = max(e["image_tokens"] for e in report["summary"])
-        shipped = report["shipped"], largest
-        ours = [e for e in report["summary"] if (e["case"], e["image_tokens"]) == shipped]
-        entry = min(ours, key=lambda e: abs(e["budget"] / largest - SHARE))
+        by_size = at_usual_share(report["summary"], report["shipped"])
+        largest, entry = [one for one in by_size.items() if one[1]["n"] >= ENOUGH_RUNS][-1]
         machine = report["machine"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    if entry["n"] < ENOUGH_RUNS:
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
         return ""
     soon = ratio_words(entry["speedup"]["median"])
     if brief:

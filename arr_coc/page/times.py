@@ -30,7 +30,7 @@ def times(report: dict[str, Any]) -> str:
         return ""
     machine = report["machine"]
     where = machine.get("gpu") or f"{machine['cores']} cores of an {machine['processor']} CPU"
-    n = min(entry["n"] for entry in report["summary"])
+    n = " or ".join(map(str, sorted({entry["n"] for entry in report["summary"]})))
     made_of = (
         f"{report['what']}, {where}: what the weights say does not change the time. Everything is counted; "
         f"medians of {n} runs in turns, measured {report['date']}, commit {report['commit'] or 'unknown'}."

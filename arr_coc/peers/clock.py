@@ -18,6 +18,8 @@ from arr_coc.qwen.inputs import Ask, Picture, Views
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.preparing import Given
 
+SLOW = 1.15  # times stock's fastest seconds: such a measurement is to be made again
+
 
 def read_first(host: ARRCOCQwen, reduced: Reduced | ReducedViews) -> None:
     """Read up to the first word, unless that is known: what was read in rounds is not read again."""

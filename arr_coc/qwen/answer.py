@@ -3,32 +3,26 @@
 The host prepares and encodes, the Realizer decides; nothing here knows how tokens are chosen or encoded.
 """
 
+import functools
 import queue
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    Cache,
-    LogitsProcessor,
-    LogitsProcessorList,
-    StoppingCriteria,
-    StoppingCriteriaList,
-)
-from transformers.generation.streamers import BaseStreamer
+from transformers import Cache, LogitsProcessorList, StoppingCriteriaList
 
 from arr_coc.balancing import lexical_tier
 from arr_coc.components import context_for
 from arr_coc.config import Config, glance_tokens_each
-from arr_coc.qwen import finite, paying
+from arr_coc.qwen import paying
 from arr_coc.qwen.deciding import decided, views_of
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Ask, Views
+from arr_coc.qwen.listening import FirstEntropy, Stop, Streamer
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.preparing import Given
 from arr_coc.qwen.rounds import Timed, spend
@@ -37,7 +31,9 @@ from arr_coc.temporal import Moments
 
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
-UNDECODED = "\ufffd"
+# Between two looks at whether somebody who waits for the model has left; how long a worker's end is waited
+# for, which comes with the stage that it is in.
+TURN_S, JOIN_TIMEOUT_S = 0.1, 60.0
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ class Run:
         thread.start()
         try:
             while True:
-                item = self.out.get(timeout=STREAM_TIMEOUT_S)
+                item = self._next()
                 if isinstance(item, BaseException):
                     raise item
                 yield item
@@ -132,12 +128,24 @@ class Run:
                     return
         finally:
             self.stop.set()
-            thread.join()
+            thread.join(JOIN_TIMEOUT_S)
+
+    def _next(self) -> Answer | BaseException:
+        try:
+            return self.out.get(timeout=STREAM_TIMEOUT_S)
+        except queue.Empty:
+            raise TimeoutError(f"the model said nothing for {STREAM_TIMEOUT_S:g} s") from None
 
     def _work(self) -> None:
         try:
-            with self.host.lock, torch.inference_mode():
-                self.out.put(self.host.once_more_if_narrow(self._answer))
+            while not self.host.lock.acquire(timeout=TURN_S):
+                if self.stop.is_set():
+                    return
+            try:
+                with torch.inference_mode():
+                    self.out.put(self.host.once_more_if_narrow(self._answer))
+            finally:
+                self.host.lock.release()
         except BaseException as error:  # handed to the consumer, whatever it is
             self.out.put(error)
 
@@ -211,10 +219,11 @@ class Run:
         """
         counts = [len(own) for own in places]
         host, prompt, ids = self.host, ask.prompt, ask.prompt.ids(counts)
-        streamer, unsure = _Streamer(self), _FirstEntropy()
+        report = functools.partial(self._report, "decode")
+        streamer, unsure = Streamer(host.tokenizer, report), FirstEntropy()
         host.synchronize()
         start = time.perf_counter()
-        stop = _Stop(self.stop, start + self.deadline_s)
+        stop = Stop(self.stop, start + self.deadline_s)
         host.model.generate(
             input_ids=ids,
             position_ids=prompt.position_ids(places),
@@ -251,7 +260,7 @@ class Run:
         elif not self.config.is_auto and not any(view.fallback for view in views):
             times.note(paying.FOCUSED, tokens, seconds, way)
 
-    def _ended(self, ids: list[int], stop: "_Stop") -> str:
+    def _ended(self, ids: list[int], stop: Stop) -> str:
         """Why no more tokens came. An end token counts before a deadline that it just met."""
         ends = self.host.model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
@@ -260,7 +269,7 @@ class Run:
         return "time" if stop.late else "length"
 
     def _measures(
-        self, streamer: "_Streamer", visual_tokens: int, ask: Ask | Views, prompt_length: int
+        self, streamer: "Streamer", visual_tokens: int, ask: Ask | Views, prompt_length: int
     ) -> Measures:
         peak, kind = peak_memory(self.host.device)
         decode, count = self.seconds["decode"], len(streamer.ids)
@@ -277,64 +286,6 @@ class Run:
         )
 
     def _report(self, name: str, text: str = "") -> None:
+        if self.stop.is_set() and name != "decode":  # which ends by itself, with what there is
+            raise InterruptedError("the consumer left")
         self.out.put(Answer(text, name, realization=self.realization))
-
-
-class _Streamer(BaseStreamer):
-    """Collects token ids as generate() makes them, and reports the text so far."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.ids: list[int] = []
-        self.text = ""
-        self.first_at: float | None = None
-        self.prompt_seen = False
-
-    def put(self, value: Tensor) -> None:
-        """Called with the prompt once, then with each token."""
-        if not self.prompt_seen:
-            self.prompt_seen = True
-            return
-        self.ids.extend(value.flatten().tolist())  # reading it waits for the device
-        self.first_at = self.first_at or time.perf_counter()
-        text = self.run.host.tokenizer.decode(self.ids, skip_special_tokens=True)
-        if not text.endswith(UNDECODED):  # half a character: wait for the rest
-            self.text = text.strip()
-            self.run._report("decode", self.text)
-
-    def end(self) -> None:
-        """Nothing is held back."""
-
-
-class _Stop(StoppingCriteria):
-    """Stops decoding when the consumer left or time is up."""
-
-    def __init__(self, event: threading.Event, deadline: float) -> None:
-        self.event, self.deadline, self.late = event, deadline, False
-
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
-        self.late = time.perf_counter() > self.deadline
-        stop = self.event.is_set() or self.late
-        return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)
-
-
-class _FirstEntropy(LogitsProcessor):
-    """Notes the entropy of the first token's distribution, and refuses logits that are no numbers.
-
-    It changes nothing.
-    """
-
-    def __init__(self) -> None:
-        self.first: Tensor | None = None
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        finite.check_logits(scores)
-        if self.first is None:
-            self.first = scores[0]
-        return scores
-
-    def nats(self) -> float | None:
-        """The entropy in nats; None where no token came. Reading it waits for the device."""
-        if self.first is None:
-            return None
-        return round(float(torch.special.entr(self.first.float().softmax(-1)).sum()), 4)

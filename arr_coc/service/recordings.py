@@ -100,6 +100,7 @@ class About(TypedDict):
     weights_sha256: str  # of ARR-COC's; empty where it is training-free or not a folder
     weights: NotRequired[str]  # those of the Hub, as `on_hub` calls them
     repetitions: int
+    load_average: NotRequired[float]  # of the machine at the end
     machine: dict[str, Any]
 
 
