@@ -23,7 +23,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 from test_intake import png_header
 
-from arr_coc.page import frame, measured, picking, results, stamps
+from arr_coc.page import frame, measured, picking, results, stamps, why
 from arr_coc.page.api import Endpoints as API
 from arr_coc.page.changes import UNCHANGED, Fresh
 from arr_coc.page.local_handlers import LocalHandlers
@@ -218,6 +218,19 @@ def test_every_setting_of_the_page_can_be_given(client, scene):
     assert "The revision is 'team/v9'; allowed are default, none" in unknown
     with pytest.raises(AppError, match="The revision is 'v9'"):
         client.predict(handle_file(scene), "what?", {"revision": "v9"}, api_name="/relevance_with")
+
+
+def test_tokens_may_be_spent_by_need(client, scene):
+    result = ask_with(client, scene, share="auto")
+    where = result["where"]
+    rounds = where["rounds"]
+    assert 1 <= len(rounds) <= 3 and all(nats >= 0 for _, nats in rounds)
+    assert result["tokens_kept"] == where["budget"] == rounds[-1][0] <= 0.2 * result["tokens_total"]
+    assert [tokens for tokens, _ in rounds] == sorted(tokens for tokens, _ in rounds)
+    assert "rounds" not in ask(client, scene)["where"]
+    assert Visit(picture=str(scene), question="a?", tier="auto").request().config.is_auto
+    again = why.maps(where, (320, 256))
+    assert f"{rounds[0][0]} tokens ({rounds[0][1]:.2f} nats)" in again
 
 
 def test_the_full_look_stands_when_the_budget_does_not_fit(client, scene):

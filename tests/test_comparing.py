@@ -49,6 +49,7 @@ def decision():
         tensions=Tensions(0.2, 0.5, 0.8),
         tension_source="lexical prior",
         policy_tensions=None,
+        rounds=(),
         scalars=FIXED,
         fallback=None,
     )
@@ -150,6 +151,12 @@ def test_settings_reach_the_config():
         Tensions(0.1, 0.2, 0.3),
     )
     assert request().config.tensions is None
+    assert request(share="auto").config.is_auto
+    for other in ({"prune": "after"}, {"allocator": "quadtree"}):
+        with pytest.raises(intake.IntakeError, match='share "auto" spends tokens in rounds'):
+            request(share="auto", **other)
+    with pytest.raises(intake.IntakeError, match="share of tokens is 'some'"):
+        request(share="some")
 
 
 def test_a_request_has_the_package_s_defaults_and_crosses_to_another_process():

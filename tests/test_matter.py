@@ -97,6 +97,9 @@ def test_what_has_no_places_to_leave_out_is_refused(compared, monkeypatch):
         check(dragged, visit)
     with pytest.raises(IntakeError, match="not kept any more"):
         check(None, visit)
+    in_rounds = {**compared, "stamp": stamp_of(Visit(**ASKED, tier="auto"), "3")}
+    with pytest.raises(IntakeError, match="came in rounds"):
+        check(in_rounds, Visit(**ASKED, tier="auto"))
     finer = Visit(**ASKED, native_tokens=64)
     with pytest.raises(IntakeError, match="cut into another grid"):
         check({**compared, "stamp": stamp_of(finer)}, finer)

@@ -5,7 +5,7 @@
 
 Each picture is asked one question, whether the base can answer it or not, kinds in turn. All looks take
 turns within a question, in every dtype, and all questions within a repetition; everything from the image
-on counts. A repetition's ratio is stock's seconds over the focused look's, all questions together, each look
+on counts. A repetition's ratio is stock's seconds over the focused look's, all questions together, each
 in the dtype that is fastest for it. The last stdout line is JSON.
 """
 

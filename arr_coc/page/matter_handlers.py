@@ -6,6 +6,7 @@ It is asked of the very comparison that is shown: what has changed since is refu
 from dataclasses import replace
 from typing import Any
 
+from arr_coc.config import AUTO
 from arr_coc.page import board
 from arr_coc.page.board import Shown
 from arr_coc.page.changes import UNCHANGED, Weighed, Weighing
@@ -21,6 +22,7 @@ MOST = 256  # kept places: each is left out once, in a row of its own
 CHANGED = "The picture, the question or a setting is another by now: press Compare first."
 NOT_ASKED = "These tensions were not asked with yet: press Compare with these first."
 UNDECIDED = "Nothing was decided place by place in this comparison, so no place can be left out."
+IN_ROUNDS = "What mattered is asked of one budget; these places came in rounds: choose another tier."
 CUT_ANEW = "What mattered is asked of the picture as it is, and this one was cut into another grid."
 TOO_MANY = "{} places were kept; what mattered is asked of at most {}. Keep fewer."
 
@@ -79,6 +81,8 @@ def check(shown: Shown | None, visit: Visit) -> list[list[int]]:
     if any(stamp.get(name) != asked[name] for name in ("picture", "question", "settings")):
         raise IntakeError(CHANGED)
     answered, where = shown["result"]["where"], shown["where"]
+    if visit.tier == AUTO:
+        raise IntakeError(IN_ROUNDS)
     if not answered or answered["fallback"] or any(level for level, *_ in answered["cells"]):
         raise IntakeError(UNDECIDED)
     if where["cells"] != answered["cells"]:

@@ -10,7 +10,7 @@ import gradio as gr
 from gradio.components import Component
 from gradio.utils import get_upload_folder
 
-from arr_coc.config import NEW_TOKENS, NO_REVISION, QUESTION_TIER, TENSION_ENDS, TIERS, Config
+from arr_coc.config import AUTO, NEW_TOKENS, NO_REVISION, QUESTION_TIER, TENSION_ENDS, TIERS, Config
 from arr_coc.page import budgets, drawn, frame, picking, results, stamps, viewer, why
 from arr_coc.page.changes import Fresh
 from arr_coc.page.refusals import spoken
@@ -30,6 +30,7 @@ TIER_CHOICES = [
     ("The budget under the picture", BY_SHARE),
     *((f"{tier.capitalize()}: {share:.0%}", tier) for tier, share in TIERS.items()),
     ("Let the question's words choose", QUESTION_TIER),
+    ("As few as the answer takes: more while it is unsure", AUTO),
 ]
 # A comparison without a question would clear the answers and be refused: it does not begin.
 OPENING_JS = """() => {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from arr_coc.config import NEW_TOKENS, SHARE, Config
+from arr_coc.config import AUTO, NEW_TOKENS, SHARE, Config
 from arr_coc.service import comparing, intake, token_grid
 
 PERCENT = round(100 * SHARE)
@@ -71,11 +71,11 @@ class Visit:
         return comparing.check(
             self.picture,
             self.question,
-            as_share(self.percent),
+            AUTO if self.tier == AUTO else as_share(self.percent),
             glance=self.glance,
             prune=self.prune,
             allocator=self.allocator,
-            tier=None if self.tier == BY_SHARE else self.tier,
+            tier=None if self.tier in (BY_SHARE, AUTO) else self.tier,
             tensions=self.tensions,
             revision=self.revision,
             shrunk=self.shrunk,

@@ -136,9 +136,16 @@ def maps(where: Where | None, size: tuple[int, int], answered: Where | None = No
         '<section class="arr-why"><h2 class="arr-h2">Three ways of knowing, weighed</h2>'
         f'<p class="arr-lead">Each map says how much it wants each of the {places} places. Multiplied, '
         "they must agree.</p>"
-        f'<div class="arr-equation" data-sum="{data}">{parts}</div>'
+        f'<div class="arr-equation" data-sum="{data}">{parts}</div>{_in_rounds(where)}'
         '<p class="arr-from" role="status"></p></section>'
     )
+
+
+def _in_rounds(where: Where) -> str:
+    """How many tokens each round came to, and how sure the first word was then; "" of one budget."""
+    rounds = where.get("rounds", [])
+    said = ", then ".join(f"{tokens:.0f} tokens ({nats:.2f} nats)" for tokens, nats in rounds)
+    return message(f"Spent in rounds, while the first word was unsure: {said}.") if rounds else ""
 
 
 def sum_of(where: Where, answered: Where) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from PIL import Image
 
 from arr_coc.config import (
     ALLOCATORS,
+    AUTO,
     CONTEXTS,
     DEADLINE_S,
     GLANCES,
@@ -51,6 +52,10 @@ if TYPE_CHECKING:  # it loads torch
 log = logging.getLogger(__name__)
 
 MOST_QUESTIONS = 3
+NOT_AUTO = (
+    'The share "auto" spends tokens in rounds; it is allowed where places are dropped before the encoder, '
+    "and with every allocator but the quadtree."
+)
 _warm: WeakKeyDictionary = WeakKeyDictionary()  # model -> the process it has answered in
 
 
@@ -96,7 +101,7 @@ class Request:
 def check(
     image_source: str | Path | bytes | Image.Image,
     question: str,
-    share: float = Config.share,
+    share: float | str = Config.share,
     *,
     budget: int | None = Config.budget,
     glance: str = Config.glance,
@@ -117,7 +122,7 @@ def check(
     Args:
         image_source: path, `data:` URL, bytes or PIL image.
         question: at most `intake.MAX_QUESTION` characters.
-        share: of the picture's visual tokens, in [0.05, 1].
+        share: of the picture's visual tokens, in [0.05, 1], or "auto": few first, and more while unsure.
         budget: visual tokens, which overrides the share.
         glance, prune, context, when, allocator: as in `Config`.
         tier: one of `config.TIER_NAMES`, which overrides the share, or None.
@@ -132,8 +137,10 @@ def check(
         IntakeError: with one sentence fit for the visitor.
     """
     question = intake.clean_question(question)
+    if share == AUTO and (prune == "after" or allocator == "quadtree"):
+        raise intake.IntakeError(NOT_AUTO)
     config = Config(
-        share=intake.check_share(share),
+        share=AUTO if share == AUTO else intake.check_share(share),
         budget=intake.check_budget(budget),
         glance=intake.check_choice(glance, "glance", GLANCES),
         prune=intake.check_choice(prune, "place to prune", PRUNES),

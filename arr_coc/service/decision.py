@@ -4,7 +4,7 @@
 `decide_again` recombines the maps of a `Where` under other tensions in milliseconds.
 """
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class Where(TypedDict):
@@ -14,7 +14,8 @@ class Where(TypedDict):
     `prune` says whether places went before the encoder or after it; recordings of before may lack it.
     `look_grid` is the glance's, `glance_grid` the same where its tokens were kept.
     `own_tensions` are those that the question chose, also where others were imposed; `scalars` the
-    numbers of `balancing.combine`.
+    numbers of `balancing.combine`. `rounds`, of share "auto", are tokens held after each, and the nats by
+    which the first word was unsure then.
     """
 
     grid: list[int]
@@ -39,6 +40,7 @@ class Where(TypedDict):
     own_source: str
     scalars: list[float]
     fallback: str | None
+    rounds: NotRequired[list[list[float]]]
 
 
 def describe_where(realization: Any) -> Where:
@@ -46,9 +48,12 @@ def describe_where(realization: Any) -> Where:
     tensions, allocation = realization.tensions, realization.allocation
     glance, kept = realization.glance, realization.kept_glance
     own, own_source = realization.policy_tensions or (tensions, realization.tension_source)
+    # In rounds what was spent is the budget: tensions are dragged, and what matters is asked, at so many.
+    rounds = [[tokens, round(nats, 4)] for tokens, nats in realization.rounds]
     return Where(
+        **({"rounds": rounds} if rounds else {}),
         grid=list(realization.grid),
-        budget=realization.budget,
+        budget=realization.tokens if rounds else realization.budget,
         allocator=realization.config.allocator,
         relevance=as_rows(realization.relevance),
         propositional=as_rows(realization.propositional),
