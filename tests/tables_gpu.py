@@ -46,6 +46,17 @@ def gpu_block() -> str:
     return f"{text}\n\n" + "\n".join(lines) + "\n"
 
 
+def gpu_ratio(tokens: int) -> float:
+    """How many times sooner than stock's the focused look's first word came, of a picture of this size."""
+    found = json.loads(REPORT.read_text())["dtypes"][DTYPE]
+    return next(
+        e["speedup"]["median"]
+        for part in PARTS
+        for e in found[part]
+        if (e["case"], e["image_tokens"]) == (OURS, tokens)
+    )
+
+
 def _line(entry: dict[str, Any]) -> str:
     """One look at one size."""
     cells = [f"{entry['image_tokens']:,}", LOOKS[entry["case"]], f"{entry['budget']}"]

@@ -5,6 +5,7 @@
 """
 
 import importlib.util
+import json
 import pkgutil
 import re
 import subprocess
@@ -142,3 +143,37 @@ def test_the_changelog_names_modules_that_exist():
     assert len(rows) > 10
     for name in re.findall(r"`(arr_coc[\w.]*)`", "".join(rows)):
         assert pkgutil.resolve_name(name), name
+
+
+def test_the_opening_says_what_was_measured():
+    opening = " ".join(README.read_text().split("\n# ")[1].split("![")[0].split())
+    scenes = json.loads((ROOT / "results" / "scenes" / "summary.json").read_text())
+    fifth = {e["method"]: e for e in scenes["methods"] if e["budget"] == 0.2}
+    kept = fifth["arr-coc"]["against_stock"]["kept"]["value"]
+    assert f"keeps {100 * kept:.0f} % of the full look's accuracy, as DivPrune does" in opening
+    lead = next(e for e in scenes["pairs"] if (e["against"], e["budget"]) == ("divprune", 0.2))[
+        "overall"
+    ]["interval"]
+    assert lead[0] < 0 < lead[1], "neither is above the other"
+    times = json.loads((ROOT / "results" / "benchmark-2b-cpu.json").read_text())
+    one = next(
+        e
+        for e in times["summary"]
+        if (e["case"], e["image_tokens"], e["budget"]) == (times["shipped"], 1024, 205)
+    )
+    number = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}[round(one["speedup"]["median"])]
+    assert f"on a CPU its first word comes about {number} times sooner" in opening
+
+
+def test_what_is_lost_most_is_named():
+    scenes = json.loads((ROOT / "results" / "scenes" / "summary.json").read_text())
+    ours = next(e for e in scenes["methods"] if (e["method"], e["budget"]) == ("arr-coc", 0.2))
+    lost = sorted(ours["against_stock"]["kinds"].items(), key=lambda pair: pair[1]["value"])
+    text = " ".join(README.read_text().split())
+    said = re.search(r"\[loses most\]\([^)]*\) in (\w+), (\w+), (\w+) and (\w+)\.", text)
+    assert set(said.groups()) == {kind for kind, _ in lost[:4]}
+    parts = json.loads((ROOT / "results" / "parts" / "summary.json").read_text())
+    clear = {e["against"] for e in parts["pairs"] if e["overall"]["interval"][0] > 0}
+    assert clear - {"arr-coc-free", "stock"} == {"arr-coc-no-scan"}, (
+        "only the scan is shown to matter"
+    )
