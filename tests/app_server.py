@@ -96,14 +96,21 @@ def _record_examples(folder: Path) -> None:
     (folder / "examples.json").write_text(json.dumps(entries))
     command = [sys.executable, "-m", "arr_coc.record", "--examples", folder, "--repetitions", "2"]
     command += ["--shares", str(OTHER_SHARE)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    _run(command)
+
+
+def _run(command: list) -> None:
+    """A command of the package; what it said is in the error where it fails."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{command}: {done.stderr[-4000:]}")
 
 
 def _record_clips(folder: Path, examples: Path) -> None:
     shutil.copytree(examples, folder, dirs_exist_ok=True)
     command = [sys.executable, "-m", "arr_coc.record_clips", "--out", folder, "--repetitions", "1"]
     command += ["--kinds", "colour", "number"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    _run(command)
 
 
 @cache
@@ -135,7 +142,7 @@ class HeldServer:
 
     def waiting(self) -> int:
         """Requests in the queue, the one that runs apart."""
-        return httpx.get(f"{self.url}gradio_api/queue/status").json()["queue_size"]
+        return httpx.get(f"{self.url}gradio_api/queue/status", timeout=60).json()["queue_size"]
 
     def wait_for_queue(self, size: int) -> None:
         """Return when so many wait, and no more."""

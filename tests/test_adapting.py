@@ -32,7 +32,7 @@ def opened(attends=True, glances=False):
 def test_at_the_start_it_is_the_identity_bit_for_bit(dtype):
     planes, places, levels = tokens(dtype)
     adapted = QualityAdapter(D, 3)(planes, places, levels)
-    assert all(torch.equal(a, b) and a.dtype == dtype for a, b in zip(adapted, planes))
+    assert all(torch.equal(a, b) and a.dtype == dtype for a, b in zip(adapted, planes, strict=True))
 
 
 def test_the_gates_learn_first_and_then_everything():
@@ -142,7 +142,7 @@ def test_corrections_fade_with_the_share_that_is_kept():
         given = planes, places.repeat(3, 1, 1), levels.repeat(3, 1)
         found = opened()(*given, strengths=torch.tensor([1.0, 0.5, 0.0]))
         full = opened()(*given)
-    for was, now, most in zip(planes, found, full):
+    for was, now, most in zip(planes, found, full, strict=True):
         assert torch.equal(now[0], most[0]) and torch.equal(now[2], was[2])
         assert torch.allclose(now[1], (was[1] + most[1]) / 2, atol=1e-6)
 
@@ -177,7 +177,7 @@ def test_coarse_tokens_stay_as_they_are_and_change_nothing(tiny, monkeypatch, at
         found = tiny.adapted(given, realized(levels))
         alone = adapter([plane[:, fine] for plane in planes], places[:, fine], levels[:, fine])
         assert tiny.adapted(given, realized(levels + 1)) is given
-    for was, now, own in zip(planes, [found.features, *found.deepstack], alone):
+    for was, now, own in zip(planes, [found.features, *found.deepstack], alone, strict=True):
         assert torch.equal(now[~fine], was[0, ~fine])
         assert torch.allclose(now[fine], own[0], atol=1e-6)
         assert not torch.allclose(now[fine], was[0, fine], atol=1e-3)

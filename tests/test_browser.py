@@ -74,7 +74,7 @@ def _note(tab, url):
 @cache
 def event_of(url, handler):
     """The number of the first event that a handler answers."""
-    dependencies = httpx.get(f"{url}config").json()["dependencies"]
+    dependencies = httpx.get(f"{url}config", timeout=60).json()["dependencies"]
     return next(d["id"] for d in dependencies if d["api_name"] == handler)
 
 
@@ -279,7 +279,7 @@ def test_the_comparison_can_be_saved_and_stands_alone(tab, tmp_path):
 
 def embedded(tab, app):
     """The page within another site's page, by its web component."""
-    script = re.search(r'src="\./(assets/index-[^"]+)"', httpx.get(app).text)[1]
+    script = re.search(r'src="\./(assets/index-[^"]+)"', httpx.get(app, timeout=60).text)[1]
     body = f"""<!doctype html><script type="module" src="{app}{script}"></script>
         <gradio-app src="{app}"></gradio-app>"""
     tab.route("**/a/site", lambda route: route.fulfill(body=body, content_type="text/html"))

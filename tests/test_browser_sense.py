@@ -19,7 +19,8 @@ def test_a_visitor_answers_by_keyboard_on_a_phone_and_changes_the_answer(browser
     variables = {"ARR_COC_EXAMPLES": str(recorded_examples()), labels.LABELS: str(file)}
     server = start(variables)
     try:
-        assert "/makes_sense" in httpx.get(server.url + "gradio_api/info").json()["named_endpoints"]
+        told = httpx.get(server.url + "gradio_api/info", timeout=60).json()
+        assert "/makes_sense" in told["named_endpoints"]
         with watched(browser, viewport=PHONE) as tab:
             visit(tab, app=lambda: server)
 

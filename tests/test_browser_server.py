@@ -70,6 +70,7 @@ def test_what_was_finished_is_there_after_the_server_came_back(browser, dying):
         hold.unlink()
         with tab.expect_navigation(timeout=120_000):
             begin()
+        expect(tab.locator(".arr-alarm")).to_contain_text("The server is back")
         kept = tab.get_by_role("region", name="From before the interruption")
         expect(kept.locator(".arr-look-full .arr-text")).to_have_text(answer)
         expect(kept.locator(".arr-look-focused")).to_contain_text("Interrupted.")

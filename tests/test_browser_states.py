@@ -304,35 +304,6 @@ def test_answers_come_where_the_person_is(chromium, size):
         finished(tab)
 
 
-@pytest.mark.slow
-def test_a_server_that_dies_is_said_and_compare_lives_when_it_is_back(chromium, tmp_path):
-    hold, looks = tmp_path / "hold", tmp_path / "looks"
-    variables = {
-        "ARR_COC_EXAMPLES": str(recorded_examples()),
-        "ARR_COC_TEST_HOLD": str(hold),
-        "ARR_COC_TEST_LOOKS": str(looks),
-    }
-    program = ("-m", "tests.held_app")
-    dying = start(variables, program=program)
-    port = int(dying.url.rstrip("/").rpartition(":")[2])
-    with watched(chromium, viewport=DESK) as tab:
-        visit(tab, app=lambda: dying)
-        hold.touch()
-        ask(tab, "what colour is the sky?")
-        expect(tab.locator(PULSE)).to_be_visible()
-        dying.process.kill()
-        dying.process.wait()
-        alarm = tab.locator(".arr-alarm")
-        expect(alarm).to_contain_text("The server stopped answering", timeout=5000)
-        hold.unlink()
-        with tab.expect_navigation(timeout=120_000):
-            start(variables, program=program, port=port)
-        expect(tab.locator(BOX)).to_have_value("what colour is the sky?")
-        expect(alarm).to_contain_text("The server is back")
-        ask(tab)
-        finished(tab)
-
-
 def test_compare_pressed_before_a_picked_card_is_there_is_meant_for_it(tab):
     visit(tab)
     card = tab.locator(".arr-card").nth(1)

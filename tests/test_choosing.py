@@ -59,6 +59,7 @@ def test_the_tokens_do_not_know_what_the_decision_would_have_kept(bundled, asked
         given = choosing.tokens_at(bundled, ask, for_others, index.flip(0))
         own = bundled.encode(ask.picture, for_them)
     assert torch.equal(given.features, own.features) and torch.equal(given.places, own.places)
+    assert len(given.deepstack) == len(own.deepstack)
     assert all(map(torch.equal, given.deepstack, own.deepstack))
 
 

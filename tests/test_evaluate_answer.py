@@ -130,7 +130,7 @@ def test_sharing_an_encode_changes_nothing(bundled, picture, method, monkeypatch
     for name in ("stock", method, method):
         shared = METHODS[name]()(bundled, ask, QUESTIONS[0], 20, encodes).tokens
     assert torch.equal(shared.features, expected.features)
-    assert all(torch.equal(a, b) for a, b in zip(shared.deepstack, expected.deepstack))
+    assert all(torch.equal(a, b) for a, b in zip(shared.deepstack, expected.deepstack, strict=True))
     listened = 2 if method == "visionzip" else 0  # it hooks the encoder, which must really run
     assert len(encoded) == 1 + listened  # a glance encodes another, smaller picture by itself
 

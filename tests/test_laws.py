@@ -5,6 +5,7 @@ mistakes that an identity test cannot see; a mutant that passed would make the l
 """
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -380,10 +381,22 @@ def test_undo_stock_is_bit_for_bit_the_same_after_an_arr_coc_call(host, ask, pic
     assert host.generate(picture, QUESTION, use_arr_coc=False, max_new_tokens=6).text == text
 
 
-def test_concurrent_calls_are_serialised_and_give_their_own_answers(tiny, picture):
+def test_concurrent_calls_are_serialised_and_give_their_own_answers(tiny, picture, monkeypatch):
     questions = [QUESTION, "is there a fish?", "where is the car?", "how many birds are there?"]
     alone = [tiny.generate(picture, q, max_new_tokens=6).text for q in questions]
-    together = [None] * len(questions)
+    assert len(set(alone)) > 1
+    together, inside, most = [None] * len(questions), [], []
+    encode = type(tiny).encode_each
+
+    def encoding(*given):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.05)  # long enough for another to come in, if it could
+        found = encode(*given)
+        inside.pop()
+        return found
+
+    monkeypatch.setattr(type(tiny), "encode_each", encoding)
 
     def ask_one(i: int) -> None:
         together[i] = tiny.generate(picture, questions[i], max_new_tokens=6).text
@@ -392,8 +405,8 @@ def test_concurrent_calls_are_serialised_and_give_their_own_answers(tiny, pictur
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
-    assert together == alone
+        thread.join(60)
+    assert together == alone and len(most) == len(questions) and max(most) == 1
 
 
 @pytest.mark.parametrize("glance", ["periphery", "separate", "off"])
@@ -469,6 +482,6 @@ def test_with_everything_as_surroundings_before_is_after(host, ask):
     assert len(everything) == len(some) == len(allocation)
     assert torch.equal(everything.places, none.places)
     assert gap(everything.features, after.features) < 1e-4
-    assert all(gap(a, b) < 1e-4 for a, b in zip(everything.deepstack, after.deepstack))
+    assert all(gap(a, b) < 1e-4 for a, b in zip(everything.deepstack, after.deepstack, strict=True))
     assert torch.equal(halo.places, none.places) and gap(halo.features, after.features) < 1e-4
     assert gap(some.features, none.features) > 1e-3 < gap(some.features, after.features)

@@ -1,6 +1,7 @@
 """Drawn clips: the same for the same seed, and what they are said to show is there to be seen."""
 
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,11 +12,16 @@ from arr_coc.scenes.moments import CLIP_KINDS, ROLES_OF
 from arr_coc.scenes.moving import FRAMES, ClipScene, make_clip
 from arr_coc.scenes.scene import DEV_SEED
 
-CLIPS = [
-    make_clip(DEV_SEED + number, hand=hand) for number in range(40) for hand in ("home", "any")
-]
+HANDS = ("home", "any")
 # What a JPEG and its rounding may change, in 8-bit steps, on average over a box.
 SAME, OTHER = 6.0, 6.0
+
+
+@cache
+def clips() -> list[ClipScene]:
+    """Drawn once, and by the process alone that asks for them."""
+    numbers = range(40)
+    return [make_clip(DEV_SEED + number, hand=hand) for number in numbers for hand in HANDS]
 
 
 def shown(clip: ClipScene, group: int, box: tuple[float, ...]) -> np.ndarray:
@@ -25,23 +31,23 @@ def shown(clip: ClipScene, group: int, box: tuple[float, ...]) -> np.ndarray:
 
 
 def asked(kind: str):
-    found = [(clip, q) for clip in CLIPS for q in clip.questions if q.kind == kind]
+    found = [(clip, q) for clip in clips() for q in clip.questions if q.kind == kind]
     assert found, f"no question of kind {kind}"
     return found
 
 
 def test_a_clip_is_a_function_of_its_seed():
-    again = make_clip(CLIPS[1].seed, hand="any")
-    assert again.questions == CLIPS[1].questions
-    pairs = zip(again.frames, CLIPS[1].frames, strict=True)
+    again = make_clip(clips()[1].seed, hand="any")
+    assert again.questions == clips()[1].questions
+    pairs = zip(again.frames, clips()[1].frames, strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
-    assert make_clip(CLIPS[1].seed + 1, hand="any").questions != again.questions
+    assert make_clip(clips()[1].seed + 1, hand="any").questions != again.questions
 
 
 def test_every_kind_is_asked_and_every_question_has_places_inside_the_picture():
-    kinds = Counter(q.kind for clip in CLIPS for q in clip.questions)
+    kinds = Counter(q.kind for clip in clips() for q in clip.questions)
     assert set(kinds) == set(CLIP_KINDS)
-    for clip in CLIPS:
+    for clip in clips():
         assert len(clip.frames) == 16 and clip.questions
         width, height = clip.frames[0].size
         for q in clip.questions:
@@ -116,8 +122,8 @@ def test_the_colour_at_the_end_is_not_the_one_before():
 
 
 def test_a_pan_moves_everything_and_a_cut_changes_it():
-    pans = [clip for clip in CLIPS if clip.pans]
-    cuts = [clip for clip in CLIPS if clip.cuts]
+    pans = [clip for clip in clips() if clip.pans]
+    cuts = [clip for clip in clips() if clip.cuts]
     assert pans and cuts and not any(clip.cuts for clip in pans)
     for clip in pans + cuts:
         assert not {q.kind for q in clip.questions} & set(ROLES_OF)

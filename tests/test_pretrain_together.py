@@ -1,6 +1,7 @@
 """Pretraining on clips and on several pictures: what stands together is what the stock chat has."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -130,25 +131,28 @@ def test_texts_around_blocks():
 
 # ---------------------------------------------------------------------------- several pictures
 
-SETS = [several.make_several(DEV_SEED + number) for number in range(12)]
+
+@cache
+def sets():
+    return [several.make_several(DEV_SEED + number) for number in range(12)]
 
 
 def test_which_picture_shows_it_is_not_a_guess():
-    answers = [q.answer for one in SETS for q in one.questions if q.kind == "which_picture"]
+    answers = [q.answer for one in sets() for q in one.questions if q.kind == "which_picture"]
     assert {answers.count(word) > 5 for word in ("first", "second", "third")} == {True}
 
 
 def test_questions_are_of_one_picture_and_sets_share_none():
-    for one in SETS:
+    for one in sets():
         assert {q.kind for q in one.questions} <= set(several.KINDS)
         for q in one.questions:
             [place] = {place for place, _ in q.evidence}
             if q.kind == "which_picture":
                 assert q.answer == ("first", "second", "third")[place]
-    pictures = [picture.tobytes() for one in SETS for picture in one.pictures]
+    pictures = [picture.tobytes() for one in sets() for picture in one.pictures]
     assert len(set(pictures)) == len(pictures) == 36
     again = several.make_several(DEV_SEED)
-    assert again.questions == SETS[0].questions
+    assert again.questions == sets()[0].questions
 
 
 def test_counts_outside_the_range_are_named():

@@ -44,7 +44,7 @@ def test_questions_are_well_formed(many):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_boxes_lie_inside_and_things_do_not_overlap(size):
-    for seed in range(60):
+    for seed in range(20):
         scene = make_scene(seed, size=size)
         for question in scene.questions:
             for x0, y0, x1, y1 in question.boxes:
@@ -206,13 +206,12 @@ def test_the_extreme_is_read_off_the_numbers(kind):
     assert seen == {True, False}
 
 
-def test_panels_come_where_they_are_asked_for():
+def test_panels_come_where_they_are_asked_for(many):
     for seed in range(8):
         assert make_scene(seed, kinds=["chart_value"]).setting == "chart"
         assert make_scene(seed, kinds=["form"]).setting == "form"
         assert make_scene(seed, kinds=["colour"]).setting in drawing.SETTINGS
-    settings = Counter(make_scene(seed).setting for seed in range(300))
-    assert set(settings) == {*drawing.SETTINGS, "chart", "form"}
+    assert {scene.setting for scene in many} == {*drawing.SETTINGS, "chart", "form"}
 
 
 def test_the_ladder_names_every_kind_once():
@@ -257,10 +256,10 @@ def test_yes_and_no_are_balanced(many):
 
 def test_counts_are_balanced():
     answers = Counter(
-        q.answer for i in range(300) for q in make_scene(i, kinds=["count"]).questions
+        q.answer for i in range(150) for q in make_scene(i, kinds=["count"]).questions
     )
     assert set(answers) == set("1234")
-    assert max(answers.values()) < 0.36 * answers.total()
+    assert max(answers.values()) < 0.38 * answers.total()
 
 
 def test_kinds_can_be_chosen():

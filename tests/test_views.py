@@ -283,7 +283,9 @@ def test_kept_before_the_encoder_equals_each_moment_alone(tiny, clip):
         for picture, view, own in zip(asked.pictures, views, together):
             if len(view.allocation):
                 alone = tiny.encode(picture, view)
-                assert all(gap(a, b) < TOLERANCE for a, b in zip(own.planes, alone.planes))
+                assert all(
+                    gap(a, b) < TOLERANCE for a, b in zip(own.planes, alone.planes, strict=True)
+                )
     text = tiny.tokenizer.decode(asked.prompt.ids([len(own) for own in together])[0])
     assert "<1.4 seconds><|vision_start|><|vision_end|><3.3 seconds>" in text
 

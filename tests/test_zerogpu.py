@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlparse
 
 import httpx
 import pytest
+from app_server import START_TIMEOUT_S
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
@@ -60,7 +61,7 @@ def url(tmp_path_factory):
         [sys.executable, TESTS / "zerogpu_app.py"], env=environment, start_new_session=True
     )
     address = f"http://127.0.0.1:{port}/"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the app ended before it answered"
         try:
@@ -68,6 +69,8 @@ def url(tmp_path_factory):
             break
         except httpx.TransportError:
             time.sleep(0.1)
+    else:
+        raise AssertionError(f"the app did not answer within {START_TIMEOUT_S} s")
     yield address
     os.killpg(process.pid, signal.SIGKILL)  # its forked worker too, which outlives a plain end
     process.wait(10)
