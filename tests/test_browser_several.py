@@ -75,6 +75,18 @@ def test_a_clip_is_asked_and_its_moments_are_walked_through(browser, app, tmp_pa
             seen.add(maps.get_attribute("src"))
             tab.keyboard.press("ArrowRight")
         assert len(seen) == 4
+        captions = section.locator(
+            "figcaption"
+        ).all_inner_texts()  # before them a clip that it can play
+        assert captions[-3:] == ["The places it kept", "Relevance", "Sized by tokens"]
+        expect(section).to_contain_text("Tensions over all of them: compress")
+        play, said = section.locator("[data-play]"), section.locator(".arr-moment-said")
+        play.click()
+        expect(play).to_have_text("Stop")
+        expect(columns.nth(0)).to_contain_class("arr-moment-now")
+        play.click()
+        now = section.locator(".arr-moment-now")
+        expect(said).to_have_text(now.get_attribute("data-said"))  # of where it stopped
         columns.nth(1).click()
         expect(columns.nth(1)).to_contain_class("arr-moment-now")
         old = section.locator(".arr-several-old")

@@ -22,7 +22,9 @@ MOST = 256  # kept places: each is left out once, in a row of its own
 CHANGED = "The picture, the question or a setting is another by now: press Compare first."
 NOT_ASKED = "These tensions were not asked with yet: press Compare with these first."
 UNDECIDED = "Nothing was decided place by place in this comparison, so no place can be left out."
-IN_ROUNDS = "What mattered is asked of one budget; these places came in rounds: choose another tier."
+IN_ROUNDS = (
+    "What mattered is asked of one budget; these places came in rounds: choose another tier."
+)
 CUT_ANEW = "What mattered is asked of the picture as it is, and this one was cut into another grid."
 TOO_MANY = "{} places were kept; what mattered is asked of at most {}. Keep fewer."
 

@@ -1,6 +1,7 @@
 /* Moments: shows the moment of a clip, or the picture, that the slider stands at. The slider takes the keys and
    speaks; the strip above it takes pointers and touch. */
 function arrMoments(root) {
+  const VIEWS = {map: 'Kept places', heat: 'Relevance', bent: 'Sized by tokens'};
   const MIN_MS = 120;  // between two moments of a clip that is played
   let playing = 0;
   let files = 0, asked = 0;  // how often other files were given, and how often when it was asked
@@ -16,7 +17,7 @@ function arrMoments(root) {
     all.forEach((column) => column.classList.toggle('arr-moment-now', column === at));
     for (const image of root.querySelectorAll('.arr-moments-both img')) {
       image.src = at.dataset[image.dataset.is];
-      image.alt = `${image.dataset.is === 'map' ? 'Kept places' : 'Sized by tokens'}, ${at.dataset.said}`;
+      image.alt = `${VIEWS[image.dataset.is]}, ${at.dataset.said}`;
     }
     const said = find('.arr-moment-said');  // seen while it plays, read aloud where it stands still
     said.setAttribute('aria-live', playing ? 'off' : 'polite');
@@ -69,9 +70,28 @@ function arrMoments(root) {
     shown.dataset.ready = '1';
     stop();
     if (slider()) show(Number(slider().value));  // the moment that got most
+    if (find('[data-play]')) watchable(shown);
     shown.dataset.files = asked;
     compare();
   };
+  function watchable(shown) {  // the clip itself, as it lies in the place for files; the strip follows it
+    const file = [...document.querySelectorAll('#arr-several-files a[href]')].map(({href}) => href)
+      .find((href) => /\.(mp4|webm)$/i.test(new URL(href).pathname));
+    if (!file || shown.querySelector('video')) return;
+    const figure = document.createElement('figure'), clip = document.createElement('video');
+    Object.assign(clip, {src: file, controls: true, muted: true, playsInline: true, preload: 'metadata'});
+    clip.setAttribute('aria-label', 'The clip');
+    clip.addEventListener('error', () => figure.remove());  // a browser may not know how it is coded
+    clip.addEventListener('timeupdate', () => {
+      if (clip.paused && !clip.seeking) return;
+      stop();
+      const times = columns().map((column) => parseFloat(column.dataset.said));
+      show(1 + times.reduce((best, time, i) => Math.abs(time - clip.currentTime)
+        < Math.abs(times[best] - clip.currentTime) ? i : best, 0));
+    });
+    figure.append(clip, Object.assign(document.createElement('figcaption'), {textContent: 'The clip'}));
+    find('.arr-moments-both').prepend(figure);
+  }
   document.addEventListener('input', (event) => {
     if (event.target.closest('#arr-several-question, #arr-budget')) compare();
   });

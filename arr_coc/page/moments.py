@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from PIL import Image
 
 from arr_coc.page import warping
@@ -18,7 +19,10 @@ SCRIPT = f"{CODE}\nwindow.arrMoments = arrMoments(element);\n"
 TITLE = "A clip, or several pictures"
 SIDE = 320  # pixels of a shown moment's longer side
 FADED = 0.72  # how much of what is not kept is taken by grey
-GREY = (128, 132, 144)
+GREY, HEAT = (128, 132, 144), (224, 92, 20)
+SLOWER = (
+    "The focused look's first word came later here: of so few tokens choosing costs more than it saves."
+)
 OLD = "These answers belong to another question, file or budget: ask again."
 
 
@@ -42,6 +46,8 @@ def shown(
     if result["fewer"]:
         rows += _row("Fewer frames", result["fewer"])
     notice = message(result["notice"]) if result["notice"] else ""
+    if result["ratio"] and result["ratio"] < 1:
+        notice += message(SLOWER)
     notice += f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
     right = f" <small>Right is “{escaped(answer)}”.</small>" if answer else ""
     return (
@@ -79,13 +85,32 @@ def _strip(pictures: Sequence[Image.Image], result: SeveralResult) -> str:
     kind = "Moment" if moments[0]["time"] is not None else "Picture"
     play = '<button type="button" class="arr-button" data-play>Play</button>'
     return (
-        '<div class="arr-moments-both"><figure><img data-is="map" alt=""><figcaption>The places it kept'
-        '</figcaption></figure><figure><img data-is="bent" alt=""><figcaption>Sized by tokens</figcaption>'
-        f'</figure></div><p class="arr-moment-said" role="status"></p><div class="arr-moments" '
+        f'<div class="arr-moments-both">{_figures(moments)}</div>{_tensions(result)}'
+        '<p class="arr-moment-said" role="status"></p><div class="arr-moments" '
         f'aria-hidden="true">{columns}</div><label class="arr-moment-at">{kind} <input type="range" '
         f'min="1" max="{len(moments)}" value="{busiest}" step="1"></label>'
         f"<p class='arr-saves'>{play if kind == 'Moment' and len(moments) > 1 else ''}</p>"
     )
+
+
+def _figures(moments: Sequence[Moment]) -> str:
+    """A place for each view of a moment; relevance where it was decided."""
+    views = {"map": "The places it kept", "bent": "Sized by tokens"}
+    if moments[0]["relevance"] is not None:
+        views = {"map": views["map"], "heat": "Relevance", "bent": views["bent"]}
+    return "".join(
+        f'<figure><img data-is="{name}" alt=""><figcaption>{words}</figcaption></figure>'
+        for name, words in views.items()
+    )
+
+
+def _tensions(result: SeveralResult) -> str:
+    """The tensions over all moments, in a sentence; "" where tokens were spread evenly."""
+    decided = result["decided"]
+    if decided["fallback"]:
+        return message(f"Tokens were spread evenly: {decided['fallback']}.")
+    said = ", ".join(f"{name} {decided[name]:.2f}" for name in ("compress", "exploit", "focus"))
+    return f'<p class="arr-about">Tensions over all of them: {said}.</p>'
 
 
 def _column(number: int, picture: Image.Image, moment: Moment, most: int) -> str:
@@ -99,10 +124,25 @@ def _column(number: int, picture: Image.Image, moment: Moment, most: int) -> str
     return (
         f'<span class="arr-moment{" arr-moment-cut" * cut}" data-said="{said}" '
         f'data-map="{data_url(kept_of(small, moment), quality=80)}" '
-        f'data-bent="{data_url(warping.bent(small, density), quality=80)}">'
+        f'data-bent="{data_url(warping.bent(small, density), quality=80)}"{_heat(small, moment)}>'
         f'<i style="height:{100 * moment["tokens"] / most:.0f}%"></i>'
         f"<small>{name.removeprefix('Picture ')}</small></span>"
     )
+
+
+def _heat(picture: Image.Image, moment: Moment) -> str:
+    """The attribute with a moment's relevance over its picture in grey; "" of an even spread."""
+    if moment["relevance"] is None:
+        return ""
+    values = (255 * np.asarray(moment["relevance"])).round().astype(np.uint8)  # (h, w)
+    glow = Image.fromarray(values).resize(picture.size, Image.Resampling.BILINEAR)
+    pale = Image.blend(
+        picture.convert("L").convert("RGB"), Image.new("RGB", picture.size, GREY), 0.4
+    )
+    shown_at = Image.composite(
+        Image.new("RGB", picture.size, HEAT), pale, glow.point(lambda v: v * 0.8)
+    )
+    return f' data-heat="{data_url(shown_at, quality=70)}"'
 
 
 def kept_of(picture: Image.Image, moment: Moment) -> Image.Image:
