@@ -124,7 +124,7 @@ def layout() -> tuple[Parts, below.Below]:
         under |= below.several(API.clips.questions, visible=not is_served())
         named["cost"] = show(first.cost, js_on_load=cost.SCRIPT, elem_id="arr-cost")
         if LOCAL.bundled:
-            show(measured.at_2b(RESULTS))
+            show(measured.at_2b(RESULTS), elem_id="arr-at-2b")
         named["more"] = gr.Button("Look again with more tokens", size="sm", elem_id="arr-more")
         named |= parts.other_questions(visible=not is_served())
         show(measured.section(RESULTS, IDENTITY), elem_id="arr-results")

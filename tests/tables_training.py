@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
-from tests.tables_shared import WEIGHTS, base_of, percent
+from tests.tables_shared import WEIGHTS, base_of, marked, percent
 
 RESULTS = Path(__file__).parent.parent / "results"
 MEMORY, LABELS = RESULTS / "training-memory.json", RESULTS / "labels.json"
 TENSIONS = RESULTS / "tensions.json"
 UNSURE = WEIGHTS / "unsure.json"
+AUTO_TOKENS, AUTO_LOSS = (
+    0.12,
+    0.005,
+)  # of all tokens, and of the questions, that share "auto" may take
 # What the tensions should do, as `arr_coc.tensions` calls it, in words.
 BARS = {
     "compress, whole less fine": "compress, asked for the whole less asked to read: at least",
@@ -106,9 +110,13 @@ def unsure_block() -> str:
         lost = percent(own["minus_usual"], "+")
         lines.append(f"| {name} | {spent['mean']:.1%} | {spent['p95']:.1%} | {lost} |")
     n = next(iter(report["bounds"].values()))["n"]
+    held = report["bounds"][f"{report['unsure']:g}"]
+    few, lost = held["share"]["all"]["mean"], held["minus_usual"]["value"]
+    met = marked(few <= AUTO_TOKENS and lost >= -AUTO_LOSS)
     text = (
         f"On {n:,} questions about development scenes of {' x '.join(map(str, report['size']))} pixels; in "
-        f"bold what the weights hold. Made with `{report['command']}`."
+        f"bold what the weights hold. Aim: at most {AUTO_TOKENS:.0%} of the tokens on average, within "
+        f"{100 * AUTO_LOSS:g} points: {met}. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

@@ -116,7 +116,7 @@ def test_they_are_mcp_tools():
 
 def test_where_alone_over_the_api(client, scene):
     where = client.predict(handle_file(scene), "what is red?", 0.3, api_name="/relevance")
-    assert set(where) == set(decision.Where.__annotations__)
+    assert set(where) == set(decision.Where.__required_keys__)
     assert 0 < len(where["cells"]) <= where["budget"]
     with pytest.raises(AppError, match="empty"):
         client.predict(handle_file(scene), " ", 0.3, api_name="/relevance")

@@ -96,7 +96,7 @@ def test_records_come_in_order_and_survive_pickling():
     result = records[-1][1]
     assert set(result) == set(ComparisonResult.__annotations__)
     assert set(result["full"]) == set(LookResult.__annotations__)
-    assert set(result["where"]) == set(Where.__annotations__)
+    assert set(result["where"]) == set(Where.__required_keys__)
     assert (result["tokens_kept"], result["tokens_total"], result["ratio"]) == (9, 48, 2.5)
     assert result["full"]["text"] == result["focused"]["text"] == "red"
     assert [call[0] for call in model.calls] == [False, True]
@@ -244,4 +244,4 @@ def test_the_choices_offered_are_those_of_the_package():
     allocators, glances, prunes, tiers = [[value for _, value in pairs] for pairs in offered]
     assert sorted(allocators) == sorted(config.ALLOCATORS)
     assert sorted(glances) == sorted(config.GLANCES) and sorted(prunes) == sorted(config.PRUNES)
-    assert sorted(tiers) == sorted(["share", *config.TIER_NAMES])
+    assert sorted(tiers) == sorted(["share", config.AUTO, *config.TIER_NAMES])

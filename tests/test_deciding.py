@@ -103,6 +103,6 @@ def test_where_alone_for_up_to_three_questions(bundled, picture):
     request = comparing.check(picture, "a?", questions=("what is red?", "how many?", "b?", "c?"))
     records = list(comparing.compare_stream(bundled, request))
     assert [kind for kind, _ in records] == ["where"] * 3
-    assert set(records[0][1]) == set(decision.Where.__annotations__)
+    assert set(records[0][1]) == set(decision.Where.__required_keys__)
     too_many = replace(request, config=Config(budget=10_000))
     assert list(comparing.compare_stream(bundled, too_many))[0][0] == "error"

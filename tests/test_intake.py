@@ -1,8 +1,11 @@
 """Intake: real files of every kind, each read right or refused in one sentence."""
 
 import base64
+import contextlib
 import io
 import struct
+import threading
+import time
 import zlib
 
 import numpy as np
@@ -263,3 +266,36 @@ def test_shares_and_budgets():
     assert intake.check_choice("off", "glance", ("periphery", "off")) == "off"
     with pytest.raises(IntakeError, match="allowed is periphery, off"):
         intake.check_choice("sideways", "glance", ("periphery", "off"))
+
+
+def test_few_pictures_are_decoded_at_once_and_a_damaged_one_leaves_its_place(monkeypatch):
+    good, opened = io.BytesIO(), intake._open
+    Image.new("RGB", (64, 64), "red").save(good, "PNG")
+    inside, most, lock = [], [], threading.Lock()
+
+    @contextlib.contextmanager
+    def counted(data, kind):
+        with lock:
+            inside.append(1)
+            most.append(len(inside))
+        time.sleep(0.05)
+        try:
+            with opened(data, kind) as picture:
+                yield picture
+        finally:
+            with lock:
+                inside.pop()
+
+    monkeypatch.setattr(intake, "_open", counted)
+    for _ in range(intake.DECODED_AT_ONCE + 1):
+        with pytest.raises(intake.IntakeError):
+            intake.open_image(good.getvalue()[:60])
+    threads = [
+        threading.Thread(target=intake.open_image, args=(good.getvalue(),)) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert max(most) == intake.DECODED_AT_ONCE and len(most) == intake.DECODED_AT_ONCE + 1 + 6

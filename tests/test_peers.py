@@ -410,6 +410,7 @@ def test_a_method_s_traits_say_what_it_is():
         assert method.is_ours == name.startswith("arr-coc")
         assert method.needs_weights == (name in TRAINED)
         parts = set(components.PARTS) if method.is_ours and name != "arr-coc-free" else set()
+        parts -= set(components.CLIP_PARTS)
         parts -= set(components.ENCODING_PARTS) if name == "arr-coc-after" else set()
         assert method.parts == parts - {name.removeprefix("arr-coc-no-")}
     assert [name for name, method in methods.items() if method.resizes] == ["downsample", "vicrop"]

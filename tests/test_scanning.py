@@ -18,6 +18,7 @@ from arr_coc.train import scan as training
 from arr_coc.train.data import Sample, TrainingQuestion
 from arr_coc.train.drawn import SceneSamples
 from arr_coc.train.sources import scene_items
+from arr_coc.train.trainer import TwoRates
 from arr_coc.words import Words
 
 GRID = (3, 4)
@@ -382,3 +383,31 @@ def test_samples_are_those_of_training(bundled):
     samples = SceneSamples(training.FIRST_SEED, 8, 2)
     lesson = training.Lessons(samples, bundled)[3]
     assert set(lesson.questions) <= {q.question for q in samples[3].questions}
+
+
+def test_what_was_trained_before_learns_at_a_lower_rate_than_new_hops(bundled, tmp_path):
+    parts = training.parts_for(bundled, None, 0)
+    save_components(parts, tmp_path / "w", base="b", **bundled.identity())
+    grown = training.parts_for(bundled, tmp_path / "w", 2)
+    scanner = training.Scanner(bundled, grown.scan)
+    options = training.training_arguments(
+        training.parser().parse_args(
+            ["--out", str(tmp_path / "o"), "--device", "cpu", "--lr", "8e-3"]
+        )
+    )
+    rates = {}
+    for new in ((), ("scan.hops.", "scan.again.")):
+        trainer = TwoRates(
+            new=new,
+            model=scanner,
+            args=options,
+            clock=training.Clock(10, None, training.Spent(), 2),
+        )
+        by_rate = {
+            group["lr"]: group["params"] for group in trainer.create_optimizer().param_groups
+        }
+        assert sum(map(len, by_rate.values())) == len(list(scanner.parameters()))
+        rates[bool(new)] = {rate: len(own) for rate, own in by_rate.items()}
+    assert set(rates[False]) == {8e-3} and set(rates[True]) == {8e-3, 2e-3}
+    hops = [*grown.scan.hops.parameters(), *grown.scan.again.parameters()]
+    assert rates[True][8e-3] == len(hops)

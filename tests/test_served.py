@@ -173,6 +173,23 @@ def test_a_dead_server_gives_each_look_its_sentence(server, asks, picture):
     assert result["ratio"] is None
 
 
+def test_who_waited_for_a_silent_server_does_not_wait_twice(server, asks, picture):
+    asks.quiet_s, server.does = 0.3, "hangs"
+    result = comparing.compare(Served(asks), picture, QUESTION)
+    assert result["full"]["error"] == result["focused"]["error"] == clients.LATE
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_came_back_with_another_model_is_asked_for_that(server, picture):
+    client = Client(server.address)
+    assert list(client.ask(picture, QUESTION))[-1].text == "seventy"
+    server.model = "another/Qwen3-VL"
+    with pytest.raises(ServerError, match="status 404"):
+        list(client.ask(picture, QUESTION))
+    assert list(client.ask(picture, QUESTION))[-1].text == "seventy"
+    assert server.asked[-1]["model"] == "another/Qwen3-VL"
+
+
 def test_a_finer_cut_is_made_before_the_picture_is_sent(server, picture):
     model = Served(Client(server.address, "m"))
     assert token_grid.check(1024, token_grid.sizes(model)) == 1024

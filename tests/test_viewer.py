@@ -228,7 +228,7 @@ def test_links_have_prefixed_parameters():
 
 
 def test_a_decision_of_the_fake_is_whole():
-    assert set(describe_where(decision())) == set(Where.__annotations__)
+    assert set(describe_where(decision())) == set(Where.__required_keys__)
 
 
 def test_a_noisy_picture_is_sent_small_too():

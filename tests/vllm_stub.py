@@ -19,6 +19,7 @@ class Server:
 
     def __init__(self, does: str = "answers") -> None:
         self.does, self.asked, self.keys, self.over = does, [], [], threading.Event()
+        self.model = "some/where/Qwen3-VL"
         self.details: dict[str, Any] | None = None
 
     def __enter__(self) -> "Server":
@@ -43,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:  # noqa: N802
         if self.stub.does == "sends elsewhere":
             return self._elsewhere()
-        self._json(200, {"data": [{"id": "some/where/Qwen3-VL"}]})
+        self._json(200, {"data": [{"id": self.stub.model}]})
 
     def do_POST(self) -> None:  # noqa: N802
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -52,6 +53,8 @@ class _Handler(BaseHTTPRequestHandler):
         does = self.stub.does
         if does == "sends elsewhere":
             return self._elsewhere()
+        if does == "answers" and body.get("model") not in (self.stub.model, "m"):
+            return self._json(404, {"error": {"message": f"no model {body.get('model')}"}})
         if does in STATUS:
             return self._json(STATUS[does], {"error": {"message": REFUSAL}})
         if does == "hangs":

@@ -209,7 +209,8 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     budgets = tuple(args.budgets or (SWEEP_BUDGETS if sweep or is_views else BUDGETS))
     kinds = VIEWS_KINDS[args.world] if is_views else KINDS_OF[args.world]
     fine = tuple(kind for kind in kinds if any(mark in _ABOUT.get(kind, "") for mark in FINE))
-    methods = [name for name, make in methods_of(args.world).items() if _is_of(make(), args.world)]
+    made = {name: make() for name, make in methods_of(args.world).items()}
+    methods = [n for n, own in made.items() if _is_of(own, args.world) and not own.needs_weights]
     scoring = "vqa" if args.folder or args.dataset else "exact"
     is_small = Path(args.base) == BUNDLED_BASE
     usual = SHORT if scoring == "vqa" else ""

@@ -21,7 +21,7 @@ SIDE = 320  # pixels of a shown moment's longer side
 FADED = 0.72  # how much of what is not kept is taken by grey
 GREY, HEAT = (128, 132, 144), (224, 92, 20)
 SLOWER = (
-    "The focused look's first word came later here: of so few tokens choosing costs more than it saves."
+    "The focused look's first word came later here: choosing among so few tokens costs too much."
 )
 OLD = "These answers belong to another question, file or budget: ask again."
 
@@ -54,7 +54,7 @@ def shown(
         f'<section class="arr-several" data-question="{escaped(result["question"])}" '
         f'data-percent="{percent:g}">'
         f'<p class="arr-several-old" role="status" data-old="{OLD}"></p>'
-        f'<p class="arr-you-question">{escaped(result["question"])}{right}</p>'
+        f'<p class="arr-you-question" dir="auto">{escaped(result["question"])}{right}</p>'
         "<table class='arr-table arr-several-answers'><thead><tr><th scope='col'>Look</th><th scope='col'>"
         "Answer</th><th scope='col'>Tokens</th><th scope='col'>First word</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>{notice}{_strip(pictures, result)}</section>"
@@ -66,7 +66,8 @@ def _row(name: str, look: LookResult) -> str:
         return f"<tr><th scope='row'>{name}</th><td colspan='3'>{escaped(look['error'])}</td></tr>"
     tokens = f"{look['visual_tokens']:,} of {look['visual_tokens_full']:,}"
     return (
-        f"<tr><th scope='row'>{name}</th><td><b>{escaped(look['text']) or '(no words came)'}</b></td>"
+        f"<tr><th scope='row'>{name}</th>"
+        f"<td dir='auto'><b>{escaped(look['text']) or '(no words came)'}</b></td>"
         f"<td>{tokens}</td><td>{look['time_to_first_token_s']:.2f} s</td></tr>"
     )
 
@@ -139,10 +140,10 @@ def _heat(picture: Image.Image, moment: Moment) -> str:
     pale = Image.blend(
         picture.convert("L").convert("RGB"), Image.new("RGB", picture.size, GREY), 0.4
     )
-    shown_at = Image.composite(
+    heat = Image.composite(
         Image.new("RGB", picture.size, HEAT), pale, glow.point(lambda v: v * 0.8)
     )
-    return f' data-heat="{data_url(shown_at, quality=70)}"'
+    return f' data-heat="{data_url(heat, quality=70)}"'
 
 
 def kept_of(picture: Image.Image, moment: Moment) -> Image.Image:

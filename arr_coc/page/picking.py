@@ -89,4 +89,4 @@ def _thumbnail(path: Path) -> str:
     with Image.open(path) as picture:
         picture.draft("RGB", (2 * THUMBNAIL[0], 2 * THUMBNAIL[1]))  # a JPEG is decoded no larger
         small = ImageOps.fit(picture.convert("RGB"), THUMBNAIL, Image.Resampling.LANCZOS)
-    return data_url(small, quality=40)
+    return data_url(small, quality=30)

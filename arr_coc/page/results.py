@@ -204,7 +204,7 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
         body = f'<p class="arr-failed">{escaped(look["error"])}</p>'
     elif look is not None and (look["text"] or look["done"]):
         size = "arr-text arr-long" if len(look["text"]) > LONG else "arr-text"
-        body = f'<p class="{size}">{escaped(look["text"]) or "(no words came)"}</p>'
+        body = f'<p class="{size}" dir="auto">{escaped(look["text"]) or "(no words came)"}</p>'
         if look["done"]:
             body += _confidence(look["first_token_entropy"])
         if look["done"] and is_cut(look):

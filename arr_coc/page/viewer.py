@@ -36,7 +36,7 @@ WHEN_IT_CAN = """
 SIDE = 800
 # The first (share of the side, quality) that needs so few characters, else the last: noise is costly.
 SENT = ((1, 88), (1, 78), (1, 68), (1, 58), (0.8, 60), (0.8, 45))
-MOST_SENT = 44_000
+MOST_SENT = 40_000
 LONG = 5.0  # times as long as the other side: such a picture is shown in a frame that scrolls
 THIN, LONGEST = (
     110,

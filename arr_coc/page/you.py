@@ -48,7 +48,7 @@ def opened(round_: Round, glance: Image.Image, grid: tuple[int, int], size: tupl
     data = escaped(json.dumps({"grid": grid, "budget": budget}))
     return (
         f'<section class="arr-you arr-you-asks" data-you-round="{data}" '
-        f'style="--arr-aspect:{size[0] / size[1]:.4f}"><p class="arr-you-question">'
+        f'style="--arr-aspect:{size[0] / size[1]:.4f}"><p class="arr-you-question" dir="auto">'
         f'{escaped(round_["question"])}</p><div class="arr-you-stage">'
         f'<img src="{data_url(glance)}" alt="The picture, blurred as the model first sees it">'
         '<div class="arr-you-marks"></div><div class="arr-you-cells" tabindex="0" role="application" '
@@ -79,7 +79,7 @@ def played(round_: Round, image: Image.Image, glance: Image.Image, contest: Cont
     said = score(contest)
     return (
         f'<section class="arr-you" style="--arr-aspect:{image.width / image.height:.4f}">'
-        f'<p class="arr-you-question">{escaped(round_["question"])}</p>'
+        f'<p class="arr-you-question" dir="auto">{escaped(round_["question"])}</p>'
         f'<h3 class="arr-you-score" tabindex="-1">{escaped(said)}</h3>'
         f'<div class="arr-you-both" data-glance="{data_url(glance)}" data-sharp="{picture_url(image)}">'
         f'{figures}</div><table class="arr-table arr-you-answers"><tbody>{answers}</tbody></table>'

@@ -228,6 +228,7 @@ class WithoutMotion(ARRCOCViews):
     """ARR-COC that does not ask how much a question asks for what moves."""
 
     needs_weights = True
+    of_clips = True
     parts = frozenset(PARTS) - frozenset(CLIP_PARTS)
 
     def __init__(self) -> None:

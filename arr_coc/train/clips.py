@@ -110,7 +110,7 @@ def lessons(
         for asked in drawn.questions:
             if asked.evidence:  # of a "no" nothing is there to be kept
                 moments = level.realize(clip, asked.text, config)
-                words = host.embed(asked.text).mean.clone()
+                words = host.embed(asked.text).mean.detach().clone()
                 found.append(_lesson(asked, moments, drawn.frames[0].size, words))
     return found
 

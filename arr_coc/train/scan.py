@@ -29,6 +29,7 @@ from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
 from arr_coc.qwen.inputs import Picture
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.qwen.weights import CONFIG
 from arr_coc.scanning import FINE, HOPS, ScanMatch, with_hops
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
@@ -39,11 +40,14 @@ from arr_coc.train.relaxation import cover, soft_top_k
 from arr_coc.train.report import KindMeans
 from arr_coc.train.settings import BASE_MOVED
 from arr_coc.train.sources import scene_items
-from arr_coc.train.trainer import Clock, ClockedTrainer, Spent, last_checkpoint
+from arr_coc.train.trainer import Clock, Spent, TwoRates, last_checkpoint
 from arr_coc.words import Words
 
 MODULE = "arr_coc.train.scan"
 FIRST_SEED = 500_000_000  # of the scenes that are learned from
+KNOWN_RATE = (
+    0.25  # of the learning rate, for what was trained before where something new is beside it
+)
 SHARES = (0.05, 0.1, 0.2)  # of an image's tokens
 TEST_SIZE = (1024, 1024)  # pixels of the scenes that it is measured on
 
@@ -229,6 +233,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Pictures are prepared by processes that draw, which have no GPU.
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
     parts = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
+    had = json.loads((args.init / CONFIG).read_text())["parts"]["scan"] if args.init else {}
+    # Of weights that had none the hops are new; where nothing is, all of it learns at one rate.
+    new = (
+        ("scan.hops.", "scan.again.")
+        if args.init and parts.scan.hops and not had.get("hops")
+        else ()
+    )
     earlier = runs_of(args.init)
     scanner = Scanner(host, parts.scan)
     last = last_checkpoint(options.output_dir) if args.resume else None
@@ -239,7 +250,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     count = args.steps * of_step
     samples = SceneSamples(args.first_seed, count, args.questions, **kept, **scenes)
     clock = Clock(args.steps, args.minutes, Spent.at(last), of_step)
-    trainer = ClockedTrainer(
+    trainer = TwoRates(
+        new=new,
         model=scanner,
         args=options,
         train_dataset=Lessons(samples, host),

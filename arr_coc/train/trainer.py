@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ WARM_UP = 0.03  # share of the run in which the learning rate rises
 LEAST_RATE = 0.05  # share of the learning rate that is left at the end
 SPENT = "spent.json"  # of a checkpoint
 BEST_BY = "eval_accuracy"
+KNOWN_RATE = 0.25  # times it, for what was trained before where something new is beside it
 GATES_RATE = 20  # times the learning rate: nothing behind a shut gate learns
 
 
@@ -202,6 +203,31 @@ class ClockedTrainer(Trainer):
         """As `Trainer`; the factor on the learning rate is the clock's."""
         self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.clock.rate)
         return self.lr_scheduler
+
+
+class TwoRates(ClockedTrainer):
+    """`ClockedTrainer` that trains what was trained before at a lower rate than what is new beside it."""
+
+    def __init__(self, *args: Any, new: Sequence[str], **kwargs: Any) -> None:
+        """`new` are the beginnings of the names of parameters that are."""
+        super().__init__(*args, **kwargs)
+        self.new = tuple(new)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
+        """As `Trainer`, with two groups where something is new."""
+        kind, options = self.get_optimizer_cls_and_kwargs(self.args)
+        groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+        for name, parameter in (model or self.model).named_parameters():
+            if parameter.requires_grad:
+                groups[not self.new or name.startswith(self.new)].append(parameter)
+        rates = {True: self.args.learning_rate, False: KNOWN_RATE * self.args.learning_rate}
+        found = [
+            {"params": own, "lr": rates[is_new], "weight_decay": self.args.weight_decay}
+            for is_new, own in groups.items()
+            if own
+        ]
+        self.optimizer = kind(found, **{**options, "lr": self.args.learning_rate})
+        return self.optimizer
 
 
 class PartsTrainer(ClockedTrainer):
