@@ -248,6 +248,8 @@ if PACE.is_file():
     BLOCKS["pace"] = (ROOT / "docs" / "clips.md", pace_block)
 if (RESULTS / "manner-plain").is_dir():
     BLOCKS["manners"] = (DETAILS, manners_block)
+if (RESULTS / "context").is_dir():
+    BLOCKS["context"] = (ROOT / "docs" / "owners.md", lambda: variants_block("context"))
 if UNSURE.is_file():
     BLOCKS["unsure"] = (ROOT / "docs" / "training.md", unsure_block)
 if (RESULTS / "scenes-512").is_dir():

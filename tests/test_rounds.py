@@ -195,3 +195,17 @@ def test_rounds_of_a_small_picture_or_budget():
 def test_what_auto_cannot_be_with_is_said(options, said):
     with pytest.raises(ValueError, match=said):
         Config(**options)
+
+
+def test_every_round_is_read_where_none_is_called_sure(tiny, picture):
+    ask, method = tiny.prepare(picture, QUESTION), EVERY["arr-coc-rounds"]()
+    with pytest.raises(ValueError, match="arr-coc-rounds needs trained weights"):
+        method(tiny, ask, QUESTION, 16)
+    parts = for_base(tiny.model.config, tiny.attention_layers, ["policy"]).eval()
+    parts.unsure = math.inf
+    host = tiny.with_policies({"default": parts})
+    reduced = {
+        name: EVERY[name]()(host, ask, QUESTION, 16) for name in ("arr-coc-auto", method.name)
+    }
+    first, every = (own.realization.rounds for own in reduced.values())
+    assert len(first) == 1 and len(every) == 3 and every[-1].tokens == 16

@@ -44,6 +44,7 @@ WORDS = {
     "arr-coc-late-layers": "the glance read in the last third of the text layers",
     "arr-coc-max-glance": "the glance's map over its largest value, not a quantile",
     "arr-coc-auto": "as many tokens as the first word takes, in rounds up to the budget",
+    "arr-coc-rounds": "the same, and never sooner than after the last round",
     "arr-coc-context": "the encoder sees the glance's keys and values",
     "arr-coc-cells": "the encoder sees a halo and coarse cells for the rest",
     "arr-coc-alone": "the encoder sees the kept cells only",

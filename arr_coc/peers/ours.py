@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from arr_coc.components import CLIP_PARTS, ENCODING_PARTS, PARTS
-from arr_coc.config import NO_REVISION, Config
+from arr_coc.config import AUTO, NO_REVISION, Config
 from arr_coc.peers.base import Call, Peer, Reduced
 from arr_coc.qwen import encoding
 from arr_coc.qwen.encoding import TokenSet
@@ -104,12 +104,33 @@ class WithoutPart(ARRCOC):
         return super().reduce(replace(call, host=host))
 
 
+class EveryRound(ARRCOC):
+    """ARR-COC that spends in rounds and never stops early: what rounds lose against one encode of all."""
+
+    needs_weights = True
+
+    def __init__(self) -> None:
+        super().__init__(Config(share=AUTO), "arr-coc-rounds")
+
+    def reduce(self, call: Call) -> Reduced:
+        """As share "auto" where the first word is always called unsure.
+
+        Raises:
+            ValueError: where the host has no weights to call it so.
+        """
+        whole = call.host.policy(self.config)
+        if whole is None:
+            raise ValueError(f"{self.name} needs trained weights: there are none")
+        host = call.host.with_policies({"default": whole.with_numbers(unsure=-1.0)})
+        return super().reduce(replace(call, host=host))
+
+
 # Compared only where weights are given: without them there is nothing to take out.
 TRAINED: dict[str, Callable[[], ARRCOC]] = {
     f"arr-coc-no-{part}": lambda part=part: WithoutPart(part)
     for part in PARTS
     if part not in CLIP_PARTS
-}
+} | {"arr-coc-rounds": EveryRound}
 FREE: dict[str, Callable[[], ARRCOC]] = {
     "arr-coc-free": lambda: ARRCOC(Config(revision=NO_REVISION), "arr-coc-free"),
 }
