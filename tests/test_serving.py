@@ -21,7 +21,7 @@ import torch
 from PIL import Image
 
 from arr_coc import environments
-from arr_coc.attending import native_allocation
+from arr_coc.attending import Allocation, native_allocation, uniform
 from arr_coc.benchmark import serve as load
 from arr_coc.components import Components
 from arr_coc.config import Config, Tensions
@@ -339,6 +339,81 @@ def test_what_is_scanned_travels(bundled, picture, given):
     assert torch.equal(run.decide(sent, seen).cells, realization.allocation.cells)
     unheard = Realizer(bundled, trained).realize(ask, QUESTION, wish.config)
     assert not torch.equal(unheard.allocation.cells, realization.allocation.cells)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("broken", ["the glance fails", "too few", "coarse"])
+def test_whatever_is_decided_the_prompt_gets_as_many_tokens_as_it_has_placeholders(
+    host, picture, monkeypatch, broken
+):
+    run, (_, sent) = decider(host), asked_for(host, picture, {})
+    (seen,) = run.embedder.glanced([sent])
+    if broken == "the glance fails":
+        monkeypatch.setattr(deciding._Host, "glance", lambda *_: 1 / 0)
+    else:
+        realize = Realizer.realize
+
+        def short(*given):
+            found = realize(*given)
+            cells = (
+                found.allocation.cells[:-1] if broken == "too few" else torch.tensor([[1, 0, 0]])
+            )
+            budgets = found.allocation.budgets[: len(cells)]
+            return replace(found, allocation=Allocation(found.grid, cells, budgets))
+
+        monkeypatch.setattr(Realizer, "realize", short)
+    kept = run.decide(sent, seen)
+    assert len(kept) == sent.kept and kept.is_native
+    assert torch.equal(kept.cells, uniform(sent.grid, sent.kept).cells)
+    (rows,) = run.embed([sent])
+    assert len(rows) == sent.kept
+
+
+@torch.inference_mode()
+def test_a_glance_is_read_in_layers_as_vllm_has_them(host, picture):
+    """One projection for queries, keys and values, and linear layers that give a pair."""
+    run, (_, sent) = decider(host), asked_for(host, picture, {})
+    (seen,) = run.embedder.glanced([sent])
+    plain = deciding._Host(run, seen, sent).glance(sent, QUESTION, 9)
+
+    def merged(layer):
+        own = layer.self_attn
+        parts = own.q_proj, own.k_proj, own.v_proj
+        attention = SimpleNamespace(
+            qkv_proj=lambda states: (torch.cat([part(states) for part in parts], -1), None),
+            o_proj=lambda mixed: (own.o_proj(mixed), None),
+            q_norm=own.q_norm,
+            k_norm=own.k_norm,
+            q_size=own.q_proj.out_features,
+            kv_size=own.k_proj.out_features,
+        )
+        norms = {n: getattr(layer, n) for n in ("input_layernorm", "post_attention_layernorm")}
+        return SimpleNamespace(self_attn=attention, mlp=layer.mlp, **norms)
+
+    text = run.reader.text
+    gathered = []
+    reader = replace(
+        run.reader,
+        text=SimpleNamespace(
+            embed_tokens=text.embed_tokens, layers=[merged(layer) for layer in text.layers]
+        ),
+        gather=lambda heads: gathered.append(heads.shape) or heads,
+    )
+    own = deciding._Host(replace(run, reader=reader), seen, sent).glance(sent, QUESTION, 9)
+    for name in ("attention", "heads", "states", "answering"):
+        assert torch.equal(getattr(own, name), getattr(plain, name)), name
+    assert len(gathered) == run.reader.depth
+
+
+def test_a_rotary_embedding_that_is_not_known_is_refused(tiny):
+    from arr_coc.serving.reading import check_rotary
+
+    text = tiny.model.config.text_config
+    check_rotary(text)
+    for other in ({"rope_type": "yarn"}, {"mrope_interleaved": False}):
+        given = SimpleNamespace(rope_parameters={**text.rope_parameters, **other})
+        with pytest.raises(ValueError, match="expected 'default' and True"):
+            check_rotary(given)
 
 
 @torch.inference_mode()
