@@ -441,6 +441,7 @@ def test_stop_then_compare_again(tab):
         tab.locator("#arr-stop").click()
         expect(tab.locator(".arr-answers")).to_contain_text("Stopped.")
         expect(tab.locator("#arr-stop")).to_be_hidden()
+        expect(tab.locator("#arr-go")).to_be_focused()  # the focus has not gone with it
     ask(tab)
     finished(tab)
     expect(tab.locator("#arr-stop")).to_be_hidden()

@@ -114,9 +114,16 @@ function arrState(root, trigger) {
     place.scrollIntoView({block: 'start', behavior: still() ? 'auto' : 'smooth'});
   }
 
+  function refocus(left) {
+    const go = document.querySelector('#arr-go');
+    if (!go.disabled) go.focus({preventScroll: true});
+    else if (left) requestAnimationFrame(() => refocus(left - 1));
+  }
   function running(is) {  // Stop is there while something runs
+    const leaves = !is && document.activeElement?.id === 'arr-stop';  // Stop goes, and would take the focus along
     open = is;
     document.querySelector('#arr-page').classList.toggle('arr-running', is);
+    if (leaves) refocus(FRAMES);
   }
   function begin(values) {
     asked = now = shown(values);
