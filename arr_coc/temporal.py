@@ -136,11 +136,13 @@ class TemporalRealizer(Realizer):
             frames = self.host.frames(views, SAMPLES if context == "glance" else None)
             times = self.host.seconds(views)
             textures, moved, cuts = motion.seen(frames, grids, times is not None)
-            coupled, source = self._coupled(views, question, glances, textures, grids)
+            words = None
+            if self.components is not None:
+                words = self.host.embed(question).to(textures[0].device)
+            coupled, source = self._coupled(views, words, glances, textures, grids)
             if glances and coupled and times is not None and lean:
                 coupled = motion.upright(coupled, lean)
             if coupled and moved and self.components and self.components.motion:
-                words = self.host.embed(question).to(textures[0].device)
                 with torch.inference_mode():
                     nats = self.components.motion(words.mean)
                     coupled = motion.asked_for(coupled, moved, nats)
@@ -191,14 +193,13 @@ class TemporalRealizer(Realizer):
     def _coupled(
         self,
         views: Any,
-        question: str,
+        words: Words | None,
         glances: list[Glance] | None,
         textures: list[Tensor],
         grids: list[Grid],
     ) -> tuple[list[Tensor] | None, str]:
         """The participatory maps on one scale and where they come from."""
         if self.components is not None:
-            words = self.host.embed(question).to(textures[0].device)
             still = [own[:, : len(CHANNELS)] for own in textures]
             with torch.inference_mode():
                 seen = self.components.see_each(lambda side: self.host.frames(views, side))

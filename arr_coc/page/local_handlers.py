@@ -114,10 +114,12 @@ class LocalHandlers(Tuning):
         Of what is picked, drawn or given in quick succession the last stays, by a number of the browser's.
         """
         chosen, run = sent(event, "card"), sent(event, "run")
-        turn.pick(run)
-        known = self.example_of(chosen)
-        fresh = self.opened(chosen, percent=_percent(percent), is_set=True) if known else Fresh()
-        return fresh if turn.is_picked(run) else Fresh()
+        if not self.example_of(chosen):
+            return Fresh()
+        opened = turn.brought(
+            run, lambda: self.opened(chosen, percent=_percent(percent), is_set=True)
+        )
+        return opened or Fresh()
 
     def on_open(self, request: gr.Request) -> tuple:
         """The page as a link opens it; without one, question and budget may be the visitor's by now."""
@@ -126,9 +128,9 @@ class LocalHandlers(Tuning):
 
     def on_address(self, turn: Turn, event: gr.EventData) -> tuple:
         """Back or forward in the browser: the page as that address opens it."""
-        turn.pick(run := sent(event, "run"))
-        opened = self._asked_for(_parameters(sent(event, "query")))
-        return opened if turn.is_picked(run) else (*Fresh(), UNCHANGED)
+        asked = _parameters(sent(event, "query"))
+        opened = turn.brought(sent(event, "run"), lambda: self._asked_for(asked))
+        return opened or (*Fresh(), UNCHANGED)
 
     def _asked_for(self, parameters: Mapping[str, str]) -> tuple:
         """What a link fills in (`arr_example`, `arr_q`, `arr_budget` in percent), and its percentage."""
@@ -161,31 +163,24 @@ class LocalHandlers(Tuning):
         example = self.example_of(chosen)
         offered = [*dict(drawn or ()), *([example.question] if example else [])]
         asked = "" if question in offered else None
-        note, turn = results.OWN_PICTURE if self.bundled else "", turn or Turn()
-        turn.pick(run)
-        try:
+        note, hidden = results.OWN_PICTURE if self.bundled else "", gr.update(visible="hidden")
+
+        def opened() -> Fresh:
             if isinstance(picture, intake.IntakeError):
                 raise picture
             pieces = board.blank(intake.open_image(picture), note)
-        except intake.IntakeError as error:
-            again = gr.update(value=None, visible=True)
-            return Fresh(picture=again, said_picture=spoken(str(error)))
-        if not turn.is_picked(run):
-            return Fresh()
-        turn.take(run)
-        hidden = gr.update(visible="hidden")
-        return self._fresh(pieces, hidden, asked, _percent(percent), is_own=True)
+            return self._fresh(pieces, hidden, asked, _percent(percent), is_own=True)
+
+        return _given(turn, run, opened, picture=gr.update(value=None, visible=True))
 
     def on_draw(
         self, model: Any, percent: Any = PERCENT, turn: Turn | None = None, run: Any = ""
     ) -> Fresh:
         """A newly drawn picture with questions of kinds that the model can answer, truth known."""
-        turn = turn or Turn()
-        turn.pick(run)
         bundled = model is None or model.is_bundled
         kinds = good_kinds() if bundled else all_kinds()
-        fresh = self._drawn(lambda: new_picture(kinds), percent)
-        return fresh if turn.is_picked(run) else Fresh()
+        turn = turn or Turn()
+        return turn.brought(run, lambda: self._drawn(new_picture(kinds), percent)) or Fresh()
 
     def on_sign(
         self, writing: Any, percent: Any = PERCENT, turn: Turn | None = None, run: Any = ""
@@ -193,20 +188,9 @@ class LocalHandlers(Tuning):
         """A drawn picture with the visitor's own word or number on a sign; refused, nothing changes."""
         unknown = self.bundled and not was_learned(writing)
         note = UNKNOWN_SIGN if unknown else ""
-        turn = turn or Turn()
-        turn.pick(run)
-        fresh = self._drawn(lambda: sign_with(writing), percent, note)
-        if not turn.is_picked(run):
-            return Fresh()
-        if fresh.key != UNCHANGED:  # a picture has come
-            turn.take(run)
-        return fresh
+        return _given(turn, run, lambda: self._drawn(sign_with(writing), percent, note))
 
-    def _drawn(self, draw: Callable[[], NewPicture], percent: Any, note: str = "") -> Fresh:
-        try:
-            new = draw()
-        except intake.IntakeError as error:
-            return Fresh(said_picture=spoken(str(error)))
+    def _drawn(self, new: NewPicture, percent: Any, note: str = "") -> Fresh:
         return self._fresh(
             board.blank(new.image, note),
             gr.update(visible="hidden", value=new.image),
@@ -241,6 +225,18 @@ class LocalHandlers(Tuning):
         except intake.IntakeError:
             return UNCHANGED
         return share.section(chosen, question, _percent(percent), self.on_space)
+
+
+def _given(turn: Turn | None, run: Any, open_it: Callable[[], Fresh], **refused: Any) -> Fresh:
+    """The page on what a visitor gave, which overtakes a run; what is `refused` changes, and why."""
+    turn = turn or Turn()
+    try:
+        fresh = turn.brought(run, open_it)
+    except intake.IntakeError as error:
+        return Fresh(said_picture=spoken(str(error)), **refused)
+    if fresh:
+        turn.take(run)
+    return fresh or Fresh()
 
 
 def _percent(value: Any) -> int:

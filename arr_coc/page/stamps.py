@@ -5,8 +5,9 @@ what is shown, and fades what does not match. A `Turn` says on the server which 
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from arr_coc.page.frame import HOME_JS, escaped, source
 from arr_coc.page.visit import Visit
@@ -26,6 +27,7 @@ SETTINGS = (
     "new_tokens", "revision", "native_tokens", "imposed",
 )  # fmt: skip
 SHOWN = ("key", "question", *SETTINGS)  # in the order in which `state.js` is told of them
+T = TypeVar("T")
 LONGEST_RUN = 16  # digits; the browser counts runs in milliseconds
 
 # In the browser: what is shown has changed; another run is asked for; one is overtaken.
@@ -111,9 +113,14 @@ class Turn:
         """Another picture was picked, drawn or given."""
         self.picked = max(self.picked, _number(run))
 
-    def is_picked(self, run: Any) -> bool:
-        """Whether none was since; one without a number always is."""
-        return not _number(run) or _number(run) >= self.picked
+    def brought(self, run: Any, bring: Callable[[], T]) -> T | None:
+        """What a pick brings; None where another picture was picked meanwhile.
+
+        A run without a number is never overtaken.
+        """
+        self.pick(run)
+        made = bring()
+        return made if not _number(run) or _number(run) >= self.picked else None
 
 
 def _number(run: Any) -> int:
