@@ -59,6 +59,11 @@ class Allocation:
         """True where every cell is one native token."""
         return bool((self.cells[:, 0] == 0).all())
 
+    def native(self) -> "Allocation":
+        """Its native cells alone."""
+        own = self.cells[:, 0] == 0
+        return Allocation(self.grid, self.cells[own], self.budgets[own])
+
     def native_index(self) -> Tensor:
         """`(K,)` raster index of each cell; only for native allocations (ValueError otherwise)."""
         if not self.is_native:

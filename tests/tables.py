@@ -9,7 +9,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from arr_coc.evaluate.summary import comparable
+from arr_coc.evaluate.summary import comparable, same_questions
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.model import max_tokens_of
@@ -88,7 +88,7 @@ def _clock_cells(clock: dict | None) -> list[str]:
 def evaluation_block() -> str:
     """The README's table: the methods that choose, in words, and what the columns mean."""
     every = json.loads(EVALUATION.read_text())
-    summary = _same_questions(every)
+    summary = same_questions(every, BUDGET)
     counted = [kind for kind in summary["kinds"] if kind["counts"]]
     leads, times, fifth = _leads(summary), _times(summary), at_a_fifth(summary)
     kept, native = (round(fifth[name]["tokens"]) for name in ("arr-coc", "stock"))
@@ -147,12 +147,6 @@ def _held_out() -> str:
     return ", ".join(said)
 
 
-def _same_questions(summary: dict) -> dict:
-    """The summary of what every method was asked at a fifth of the tokens, where some were asked more."""
-    shared = [part for part in summary.get("shared", []) if part["budget"] == BUDGET]
-    return summary | (shared[0] if shared else {})
-
-
 def _all_asked(summary: dict) -> str:
     """What was found on all questions, of the methods that were asked more than the others."""
     fifth, leads = at_a_fifth(summary), _leads(summary)
@@ -178,7 +172,7 @@ def budgets_block() -> str:
 def methods_block() -> str:
     """Every method with its controls."""
     every = json.loads(EVALUATION.read_text())
-    rows = method_rows(_same_questions(every), controls=True)
+    rows = method_rows(same_questions(every, BUDGET), controls=True)
     return "\n".join(rows) + f"\n\n{_all_asked(every).strip()}".rstrip() + "\n"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arr_coc.evaluate.summary import comparable
+from arr_coc.evaluate.summary import comparable, same_questions
 from arr_coc.peers.before import Control
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import STOCK
@@ -27,7 +27,12 @@ def aims_block() -> str:
     entries = {(e["method"], e["budget"]): e for e in summary["methods"]}
     ours = entries["arr-coc", BUDGET]
     stock = ours["against_stock"]
-    leads = {(e["against"], e["budget"]): e["overall"] for e in summary["pairs"]}
+    leads = {
+        (e["against"], b): e["overall"]
+        for b in sorted({e["budget"] for e in summary["pairs"]})
+        for e in same_questions(summary, b)["pairs"]
+        if e["budget"] == b
+    }
     kept = {b: entries["arr-coc", b]["against_stock"]["kept"] for b in KEPT}
     worse = [k for k, one in stock["kinds"].items() if one["interval"][1] < -WORST]
     shrunk = {b: lead for (m, b), lead in leads.items() if m == "downsample"}
@@ -114,7 +119,8 @@ def _nowhere_below(leads: Leads) -> tuple[str, bool]:
 def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
     """Accuracy that each other method has in ARR-COC's modelled time, the best first.
 
-    Linear between measured budgets; methods whose cheapest budget takes longer are left out.
+    Linear between measured budgets; methods that were asked at none as quick, or none as slow, are left
+    out: what they would have in that time nobody measured.
     """
     seconds = {(e["method"], e["budget"]): e[key] for e in summary["time"]}
     limit = seconds["arr-coc", BUDGET]
@@ -126,7 +132,7 @@ def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
     best = {
         method: float(np.interp(limit, *zip(*sorted(points))))
         for method, points in curves.items()
-        if min(points)[0] <= limit
+        if min(points)[0] <= limit <= max(points)[0]
     }
     return sorted(best.items(), key=lambda pair: -pair[1])
 
@@ -134,6 +140,6 @@ def at_equal_time(summary: dict, key: str) -> list[tuple[str, float]]:
 def next_best(ranked: list[tuple[str, float]]) -> str:
     """The best of `at_equal_time` in words."""
     if not ranked:
-        return "none is as quick"
+        return "none was asked at budgets on both sides of it"
     (name, right), *_ = ranked
     return f"{name}, {100 * right:.1f} (between its budgets)"

@@ -5,7 +5,16 @@ from pathlib import Path
 
 from arr_coc.peers import names
 from arr_coc.peers.views_methods import VIEWS_METHODS
-from tests.tables_shared import WEIGHTS, Aim, aims_table, made_by, marked, percent, times_sooner
+from tests.tables_shared import (
+    WEIGHTS,
+    Aim,
+    aim_of,
+    aims_table,
+    made_by,
+    marked,
+    percent,
+    times_sooner,
+)
 
 RESULTS = Path(__file__).parent.parent / "results"
 REPORT = RESULTS / "benchmark-clips-2b-cpu.json"
@@ -152,10 +161,7 @@ def _aims(by_name: dict[str, dict], leads: dict[str, dict], world: str) -> list[
         measures.append(("answer's place kept", ours["place"], PLACE))
     else:
         measures.append(("tokens in the picture that holds the answer", ours["on_evidence"], ON_IT))
-    rows = [
-        Aim(what, f"{100 * aim:g}", percent(found), found["value"] >= aim, stock["overall"]["n"])
-        for what, found, aim in measures
-    ]
+    rows = [aim_of(what, found, aim, stock["overall"]["n"]) for what, found, aim in measures]
     said = f"all but {', '.join(level)}" if level else "all"
     n = stock["overall"]["n"]
     asked = min(one["n"] for one in ours["against_stock"]["kinds"].values())

@@ -59,7 +59,11 @@ def gpu_ratio(tokens: int) -> float:
 
 def _line(entry: dict[str, Any]) -> str:
     """One look at one size."""
-    cells = [f"{entry['image_tokens']:,}", LOOKS[entry["case"]], f"{entry['budget']}"]
+    cells = [
+        f"{entry['image_tokens']:,}",
+        LOOKS[entry["case"]],
+        f"{entry['visual_tokens']['median']:.0f}",
+    ]
     cells += [f"{1000 * entry[stage]['median']:.0f}" for stage in STAGES]
     cells.append(f"{1000 * entry['time_to_first_token_s']['median']:.0f}")
     cells.append("" if entry["case"] == STOCK else times_sooner(entry["speedup"], digits=2))

@@ -34,6 +34,11 @@ class Aim(NamedTuple):
     n: int | None = None
 
 
+def aim_of(what: str, found: dict, bar: float, n: int | None = None) -> Aim:
+    """An estimate that should be `bar` or more, on its own n or else on `n` questions."""
+    return Aim(what, f"{100 * bar:g}", percent(found), found["value"] >= bar, found.get("n", n))
+
+
 def aims_table(rows: list[Aim]) -> list[str]:
     """Lines of a table of aims."""
     lines = ["| in percent | aim | found | n | |", "|---|---|---|---|---|"]

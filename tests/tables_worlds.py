@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from arr_coc.evaluate import store
 from arr_coc.evaluate.summary import summarise
 from tests.tables_base import before_aim
-from tests.tables_shared import BUDGET, Aim, aims_table, at_a_fifth, made_by, percent
+from tests.tables_shared import BUDGET, Aim, aim_of, aims_table, at_a_fifth, made_by, percent
 
 RESULTS = Path(__file__).parent.parent / "results"
 CONTROL = RESULTS / "control" / "control.jsonl"
@@ -75,28 +75,26 @@ def _aims() -> list[Aim]:
     rows = []
     for name, bar in OVERALL.items():
         stock = at_a_fifth(_summary(name))["stock"]["overall"]
-        rows.append(_row(f"stock, {ASKED[name]}", stock, bar))
+        rows.append(aim_of(f"stock, {ASKED[name]}", stock, bar))
     kinds = _summary("scenes-512")["kinds"]
     of_kind = {kind["kind"]: kind["stock"] | {"n": kind["n"]} for kind in kinds}
     for kind, bar in KINDS_512.items():
-        rows.append(_row(f"stock, 256 tokens, {kind}", of_kind[kind], bar))
-    rows.append(_row("stock, easy-VQA", at_a_fifth(_summary("easy-vqa"))["stock"]["overall"], EASY))
+        rows.append(aim_of(f"stock, 256 tokens, {kind}", of_kind[kind], bar))
+    rows.append(
+        aim_of("stock, easy-VQA", at_a_fifth(_summary("easy-vqa"))["stock"]["overall"], EASY)
+    )
     for name in list(ASKED)[2:]:
         ours = at_a_fifth(_summary(name))["arr-coc"]
         kept = ours["against_stock"]["kept"] | {"n": ours["overall"]["n"]}
-        rows.append(_row(f"share of stock kept, {ASKED[name]}", kept, KEPT_OF_A_HAND))
+        rows.append(aim_of(f"share of stock kept, {ASKED[name]}", kept, KEPT_OF_A_HAND))
     large = at_a_fifth(_summary("scenes"))
     lost = -large["downsample"]["against_stock"]["overall"]["value"]
     rows += [
         Aim("points that shrinking loses, 1,024 tokens", f"{100 * SHRUNK_LOSES:g} or more",
             f"{100 * lost:.1f}", lost >= SHRUNK_LOSES, large["downsample"]["overall"]["n"]),
-        _row("share of the answer's place kept, 1,024 tokens", large["arr-coc"]["coverage"], PLACE),
+        aim_of("share of the answer's place kept, 1,024 tokens", large["arr-coc"]["coverage"], PLACE),
     ]  # fmt: skip
     return [*rows, before_aim()]
-
-
-def _row(what: str, found: dict[str, Any], bar: float) -> Aim:
-    return Aim(what, f"{100 * bar:g}", percent(found), found["value"] >= bar, found.get("n"))
 
 
 def first_word_block() -> str:

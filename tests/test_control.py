@@ -79,7 +79,7 @@ def test_evaluate_writes_the_control_once_and_goes_on_where_it_stopped(
     assert summary["control"]["n"] == boxed
     assert summary["control"]["boxes_black"]["value"] <= summary["control"]["whole"]["value"]
     kept = "\n".join(json.dumps(row) for row in rows[:-1]) + '\n{"pict'  # killed as it wrote
-    (out / control.FILE).write_text(kept + "\n")
+    (out / control.FILE).write_text(kept)
     asked = []
     real = control.measure_items
     monkeypatch.setattr(
@@ -87,6 +87,8 @@ def test_evaluate_writes_the_control_once_and_goes_on_where_it_stopped(
     )
     evaluate.main([*words, "--resume"])
     assert control.read(out) == rows and asked == [1, 1, 1]
+    # The row that came next is not glued to what was left of the one before.
+    assert [json.loads(line) for line in (out / control.FILE).read_text().splitlines()] == rows
 
 
 def test_a_folder_without_boxes_has_no_control(folder, tmp_path):

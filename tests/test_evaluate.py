@@ -60,6 +60,11 @@ def test_intervals_are_over_pictures_and_cover_the_spread():
 def test_overall_weighs_kinds_alike():
     means = np.array([[1.0, 0.5, np.nan]] * 3)
     assert stats.over_kinds(means, [0, 1, 2])[0] == 0.75
+    means[1, 0] = (
+        np.nan
+    )  # drawn without a picture of the first kind: no easier and no harder for it
+    assert stats.over_kinds(means, [0, 1, 2]).tolist() == [0.75] * 3
+    assert np.isnan(stats.over_kinds(means, [2])).all()
 
 
 def test_where_was_looked():
@@ -360,6 +365,42 @@ def test_new_weights_ask_anew_only_what_their_changed_parts_touch(tmp_path, monk
     measured.clear()
     run(tmp_path / "out", *words, "--resume", "--new-weights")
     assert set(measured) == set(methods) - {"arr-coc-free"}
+
+
+def test_a_new_bound_asks_rounds_anew_and_times_of_other_weights_go(tmp_path, bundled):
+    parts = weights.load_components(
+        str(weights.BUNDLED_WEIGHTS), None, base=bundled.name, **bundled.identity()
+    )
+    words = ["--n", "2", "--kinds", "colour", "--budgets", "0.2", *SMALL, "--floor", "0"]
+    words += ["--methods", "arr-coc", "arr-coc-auto", "--weights", str(tmp_path / "w")]
+
+    def asked(*more, unsure):
+        made = parts.with_numbers(unsure=unsure)
+        weights.save_components(made, tmp_path / "w", base=bundled.name, **bundled.identity())
+        identity.open_out(parse(["--out", str(tmp_path / "out"), *words, *more], ""))
+        return store.present_pairs(store.read_rows(tmp_path / "out"))
+
+    asked(unsure=0.2)
+    run(tmp_path / "out", *words, "--resume")
+    every = {("arr-coc", 0.2), ("arr-coc-auto", 0.2)}
+    assert asked("--resume", "--new-weights", unsure=0.2) == every
+    (tmp_path / "out" / "time.json").write_text("[]")
+    with pytest.raises(SystemExit, match="holds rows of"):
+        asked("--resume", unsure=0.3)
+    assert asked("--resume", "--new-weights", unsure=0.3) == {("arr-coc", 0.2)}
+    assert not (tmp_path / "out" / "time.json").exists()
+
+
+def test_a_question_that_became_another_is_not_paired_with_its_rows(tmp_path, monkeypatch):
+    words = ["--n", "2", "--kinds", "colour", "--methods", "stock", "--floor", "0", *SMALL]
+    run(tmp_path / "out", *words)
+    rows = store.read_rows(tmp_path / "out")
+    texts = [f"{text} " for text in rows.column("question").to_pylist()]  # drawn by other code
+    at = rows.column_names.index("question")
+    other = rows.set_column(at, "question", pa.array(texts))
+    store._write(other, tmp_path / "out" / "rows.parquet")
+    with pytest.raises(ValueError, match="measure anew, into another folder"):
+        run(tmp_path / "out", *words, "--resume", "--methods", "uniform", "--budgets", "0.2")
 
 
 def test_a_run_goes_on_in_a_folder_of_results_that_was_published(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from arr_coc.peers import selection
 from arr_coc.peers.before import Uniform, ViCrop
 from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
 from arr_coc.peers.names import WORDS
-from arr_coc.peers.ours import ARRCOC, TRAINED
+from arr_coc.peers.ours import ARRCOC, TRAINED, UNSURE
 from arr_coc.peers.texture_candidates import CANDIDATES
 from arr_coc.qwen import attention as qwen_attention
 from arr_coc.qwen import encoding
@@ -412,6 +412,7 @@ def test_a_method_s_traits_say_what_it_is():
         parts = set(components.PARTS) if method.is_ours and name != "arr-coc-free" else set()
         parts -= set(components.CLIP_PARTS)
         parts -= set(components.ENCODING_PARTS) if name == "arr-coc-after" else set()
+        parts |= {UNSURE} if name in ("arr-coc-auto", "arr-coc-rounds") else set()
         assert method.parts == parts - {name.removeprefix("arr-coc-no-")}
     assert [name for name, method in methods.items() if method.resizes] == ["downsample", "vicrop"]
     assert [name for name, method in methods.items() if method.listens_to_encoder] == ["visionzip"]

@@ -7,7 +7,7 @@ can be answered without looking where its boxes say, and coverage of them means 
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from arr_coc.evaluate.questions import Item, Source
+from arr_coc.evaluate.questions import Item, Ref, Source
 from arr_coc.evaluate.rows import measure_items
 from arr_coc.evaluate.settings import Settings
 from arr_coc.evaluate.stats import Bootstrap, estimate, wilson
@@ -55,16 +55,24 @@ def write_control(settings: Settings, source: Source, host: ARRCOCQwen) -> None:
         ValueError: where no question has boxes.
     """
     path = settings.out / FILE
-    known = {(row["picture"], row["index"]) for row in read(settings.out)}
+    rows = read(settings.out)
+    known = {_key(**row) for row in rows}
+    # Anew: a line that was left unfinished would swallow the next one.
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = False
     for items in tqdm(_boxed(source), desc="control", unit="block"):
         found = found or bool(items)
-        items = [item for item in items if (item.ref.picture, item.ref.index) not in known]
+        items = [item for item in items if _key(**asdict(item.ref)) not in known]
         rows = _asked(settings, source, host, items)
         with path.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
     if not found:
         raise ValueError(f"--control needs boxes, and no question of {source.about} has any")
+
+
+def _key(picture: str, index: int, detail: float = 1.0, **_: Any) -> Ref:
+    """What a row is of."""
+    return Ref(picture, index, detail)
 
 
 def _boxed(source: Source) -> Iterator[list[Item]]:
@@ -87,8 +95,7 @@ def _asked(
         )  # fmt: skip
         right[look] = [row["right"] for row in measured]
     return [
-        {"picture": item.ref.picture, "index": item.ref.index, "kind": item.kind}
-        | {look: right[look][place] for look in LOOKS}
+        asdict(item.ref) | {"kind": item.kind} | {look: right[look][place] for look in LOOKS}
         for place, item in enumerate(items)
     ]
 

@@ -5,20 +5,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
 
 from arr_coc import components, digests, naming, provenance
 from arr_coc.evaluate import store
 from arr_coc.evaluate.questions import other_scenes, other_words
 from arr_coc.evaluate.settings import Settings, methods_of
+from arr_coc.peers.ours import UNSURE
+from arr_coc.qwen.loading import default_dtype
 
-WEIGHTS = {"weights", "weights_sha256"}  # what ARR-COC's rows alone depend on
+WEIGHTS = {"weights", "weights_sha256", UNSURE}  # what ARR-COC's rows alone depend on
 # Digests of each trained part, which tell what a new file of weights changes.
 WEIGHTS_PARTS = "weights_parts"
 DIGITS = 16  # of a digest, in hex
-MORE = ("max_new_tokens", "dtype")  # settings that change rows as well
+MORE = ("max_new_tokens",)  # settings that change rows as well
 OF_A_SET = ("split", "subset", "reader")
-COMMANDS, MODULE = "commands.json", "arr_coc.evaluate"
+COMMANDS, TIMES, MODULE = "commands.json", "time.json", "arr_coc.evaluate"
 
 
 def open_out(settings: Settings) -> None:
@@ -39,8 +42,10 @@ def open_out(settings: Settings) -> None:
             sys.exit(f"{out} holds rows of {known or None}, this run would add rows of {own}")
         if apart:
             changed = changed_parts(known.get(WEIGHTS_PARTS), own.get(WEIGHTS_PARTS))
+            changed |= apart & {UNSURE}
             known = methods_of(settings.world)
             store.forget(out, [name for name, make in known.items() if make().parts & changed])
+            (out / TIMES).unlink(missing_ok=True)  # of the weights before
     path.write_text(json.dumps(own) + "\n")
     note_command(settings)
     store.merge_parts(out)  # what an interrupted run had measured
@@ -71,6 +76,8 @@ def identity(settings: Settings) -> dict[str, Any]:
     if digest := digests.of_weights(trained):
         about["weights_sha256"] = digest[:DIGITS]
         about[WEIGHTS_PARTS] = components.digests(load_file(trained / digests.WEIGHTS))
+    if unsure := _numbers(trained).get(UNSURE):
+        about[UNSURE] = unsure  # rounds end by it, and it is in no file of weights
     if digest := digests.of_weights(base):
         about["sha256"] = digest[:DIGITS]
     source = str(settings.folder or settings.dataset or "")
@@ -81,18 +88,21 @@ def identity(settings: Settings) -> dict[str, Any]:
     about |= other_words(settings.manner, settings.instruction)
     more = (*MORE, *OF_A_SET) if settings.dataset else MORE
     about |= {name: value for name in more if (value := getattr(settings, name))}
+    device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if (dtype := default_dtype(device, settings.dtype)) != torch.float32:
+        about["dtype"] = str(dtype).removeprefix("torch.")
     if not (source or settings.easy_vqa):
         about["seed"] = settings.seed
     if settings.groups:
         about["groups"] = settings.groups
-        about["pace"] = _pace(trained)  # clips are decided by it, and it is in no file of weights
+        about["pace"] = _numbers(trained).get("pace")  # clips are decided by it
     return about | {"size": "x".join(map(str, settings.size))}
 
 
-def _pace(weights: Path) -> dict[str, float] | None:
-    """The numbers for clips in a folder of weights; None where it has none of its own."""
+def _numbers(weights: Path) -> dict[str, Any]:
+    """What a folder of weights says beside its parts; nothing where it has no config of its own."""
     config = weights / "config.json"
-    return json.loads(config.read_text()).get("pace") if config.is_file() else None
+    return json.loads(config.read_text()) if config.is_file() else {}
 
 
 def _name(base: str) -> str:

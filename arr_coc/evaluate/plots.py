@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from arr_coc.evaluate.summary import comparable
+from arr_coc.evaluate.summary import comparable, same_questions
 from arr_coc.peers.names import OURS, OURS_AFTER, STOCK
 from arr_coc.scenes.drawing import Box
 
@@ -25,6 +25,8 @@ MARKERS = "osv^D<>PX*hp"
 DPI = 110
 PALETTE = 128  # colours of a stored PNG
 NOT_KEPT = 0.28  # brightness of what was not kept at native resolution
+
+SHOWN_BUDGET = 0.2  # what is shown at one budget alone is at the one nearest to it
 
 Estimate = dict[str, Any]  # `value` and `interval`, as `stats.estimate` gives them
 
@@ -63,11 +65,8 @@ def style(method: str, methods: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def draw(out: Path, report: dict[str, Any], at_budget: float | None = None) -> list[Path]:
-    """Every figure the report has numbers for; returns the files.
-
-    `at_budget` is the budget of the figure by kind: None takes the one nearest to 20 %.
-    """
+def draw(out: Path, report: dict[str, Any]) -> list[Path]:
+    """Every figure the report has numbers for; returns the files. Kinds are shown at `SHOWN_BUDGET`."""
     details = sorted({entry["detail"] for entry in report["methods"]})
     figures = {}
     if len(details) > 1:
@@ -76,8 +75,8 @@ def draw(out: Path, report: dict[str, Any], at_budget: float | None = None) -> l
         figures["accuracy-tokens"] = accuracy_against_tokens(report)
         budgets = _budgets(report)
         if budgets:
-            nearest = at_budget or min(budgets, key=lambda b: abs(b - 0.2))
-            figures["kinds"] = by_kind(report, nearest)
+            nearest = min(budgets, key=lambda b: abs(b - SHOWN_BUDGET))
+            figures["kinds"] = by_kind(same_questions(report, nearest), nearest)
         if report.get("time"):
             figures["accuracy-time"] = accuracy_against_time(report)
     files = []
@@ -152,7 +151,7 @@ def _stock_line(axes: Axes, report: dict[str, Any]) -> None:
 def accuracy_against_tokens(report: dict[str, Any]) -> Figure:
     """Overall accuracy of every method against the share of visual tokens it held."""
     figure, axes = _axes(
-        f"Accuracy against visual tokens ({_what(report)})",
+        f"Accuracy against visual tokens ({_least(report)})",
         "visual tokens held, % of the image's own",
         "right, % (95 % interval)",
     )
@@ -291,6 +290,13 @@ def failure_sheet(out: Path, misses: Sequence[Miss]) -> Path:
         )
     save(figure, out / "failures.png")
     return out / "failures.png"
+
+
+def _least(report: dict[str, Any]) -> str:
+    """How much was asked of every method, at the budget where that was least."""
+    parts = [same_questions(report, budget) for budget in _budgets(report)] or [report]
+    least = min(parts, key=lambda part: sum(kind["n"] for kind in part["kinds"]))
+    return f"{_what(least)}, or more"
 
 
 def _what(report: dict[str, Any]) -> str:

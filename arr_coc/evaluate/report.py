@@ -13,7 +13,7 @@ import torch
 from arr_coc import provenance
 from arr_coc.evaluate import plots, store, summary
 from arr_coc.evaluate.control import read, summarise_control, write_control
-from arr_coc.evaluate.identity import MODULE, identity, known_commands
+from arr_coc.evaluate.identity import MODULE, TIMES, identity, known_commands
 from arr_coc.evaluate.questions import Source
 from arr_coc.evaluate.rows import budget_tokens
 from arr_coc.evaluate.settings import Settings, methods_of
@@ -24,7 +24,6 @@ from arr_coc.evaluate.work import load_host
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import OURS
 
-SHOWN_BUDGET = 0.2  # the misses shown are those at the budget nearest to it
 MISSES = 12  # on the failure sheet
 
 
@@ -43,7 +42,7 @@ def write_times(settings: Settings, source: Source) -> None:
         "summary": summarise_time(rows),
         "rows": rows,
     }
-    (settings.out / "time.json").write_text(json.dumps(report) + "\n")
+    (settings.out / TIMES).write_text(json.dumps(report) + "\n")
 
 
 def write_controls(settings: Settings, source: Source) -> None:
@@ -59,7 +58,7 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
     """
     out = settings.out
     table = store.merge_parts(out)
-    timed = out / "time.json"
+    timed = out / TIMES
     device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     header, own = provenance.header(MODULE, settings.words, device), identity(settings)
     report = {
@@ -91,14 +90,14 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
 
 
 def worst_misses(settings: Settings, source: Source, table: store.Table) -> list[plots.Miss]:
-    """Questions that stock gets right and ARR-COC wrong at `SHOWN_BUDGET`, the surest errors first.
+    """Questions that stock gets right and ARR-COC wrong at `plots.SHOWN_BUDGET`, the surest errors first.
 
     None for a streamed source, whose pictures cannot be had again.
     """
     budgets = [budget for method, budget in store.present_pairs(table) if method == OURS]
     if not budgets or source.is_streamed:
         return []
-    budget = min(budgets, key=lambda b: abs(b - SHOWN_BUDGET))
+    budget = min(budgets, key=lambda b: abs(b - plots.SHOWN_BUDGET))
     stock, ours = store.rows_of(table, FULL), store.rows_of(table, (OURS, budget))
     missed = [ref for ref, row in ours.items() if row["right"] < stock.get(ref, row)["right"]]
     missed = sorted(missed, key=lambda ref: ours[ref]["entropy"])[:MISSES]

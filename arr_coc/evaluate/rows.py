@@ -11,8 +11,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from arr_coc import config
-from arr_coc.config import MINIMUM_BUDGET
+from arr_coc.config import Config
 from arr_coc.evaluate.questions import Item
 from arr_coc.evaluate.stats import auc, box_cells
 from arr_coc.evaluate.store import Pair, Row
@@ -81,8 +80,7 @@ def measure_items(
 
 def budget_tokens(share: float, native_tokens: int) -> int:
     """A share of an image's tokens as a budget, at least the smallest that ARR-COC takes."""
-    least = min(MINIMUM_BUDGET, native_tokens)
-    return max(least, config.tokens_for_share(share, native_tokens))
+    return Config(share=share).tokens(native_tokens)
 
 
 def question_for(method: Method | ViewsMethod, item: Item | ViewsItem) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 RESAMPLES = 2000
 AUC_RESAMPLES = 400
 LEVELS = (2.5, 97.5)  # percentiles of a 95 % interval
+DIGITS = 4  # of what is reported
 
 # ------------------------------------------------------------------------------------- boxes
 
@@ -60,11 +61,11 @@ def auc(positive: np.ndarray, negative: np.ndarray) -> float | None:
 class Bootstrap:
     """R resamples of the pictures (`RESAMPLES`), drawn once and used for everything."""
 
-    def __init__(self, pictures: np.ndarray, kinds: np.ndarray, *, seed: int = 0) -> None:
+    def __init__(self, pictures: np.ndarray, kinds: np.ndarray) -> None:
         """`pictures` and `kinds`: `(Q,)` whole numbers from 0, one per question."""
         self.pictures, self.kinds = pictures, kinds
         self.shape = (int(pictures.max()) + 1, int(kinds.max()) + 1)
-        rng, count = np.random.default_rng(seed), self.shape[0]
+        rng, count = np.random.default_rng(0), self.shape[0]
         # (1 + R, pictures): how often each picture is drawn; row 0 is the sample itself.
         self.weights = np.ones((1 + RESAMPLES, count), np.float32)
         for row in self.weights[1:]:
@@ -101,20 +102,26 @@ class Bootstrap:
 
 
 def over_kinds(means: np.ndarray, kinds: Sequence[int]) -> np.ndarray:
-    """`(1 + R, kinds)` -> `(1 + R,)` mean over those of the kinds that have questions."""
+    """`(1 + R, kinds)` -> `(1 + R,)` mean over those of the kinds that have questions.
+
+    A resample that drew no picture of a kind has the sample's own mean of it: without that kind it would
+    be the mean of easier or harder ones.
+    """
     chosen = means[:, list(kinds)]
     chosen = chosen[:, ~np.isnan(chosen[0])]
-    return np.nanmean(chosen, 1) if chosen.shape[1] else np.full(len(means), np.nan)
+    if not chosen.shape[1]:
+        return np.full(len(means), np.nan)
+    return np.where(np.isnan(chosen), chosen[0], chosen).mean(1)
 
 
-def estimate(replicates: np.ndarray, digits: int = 4) -> dict[str, Any] | None:
+def estimate(replicates: np.ndarray) -> dict[str, Any] | None:
     """`(1 + R,)` -> the value and its 95 % interval; None where there is no value."""
     if np.isnan(replicates[0]):
         return None
     low, high = np.nanpercentile(replicates[1:], LEVELS)
     return {
-        "value": round(float(replicates[0]), digits),
-        "interval": [round(float(low), digits), round(float(high), digits)],
+        "value": round(float(replicates[0]), DIGITS),
+        "interval": [round(float(low), DIGITS), round(float(high), DIGITS)],
     }
 
 

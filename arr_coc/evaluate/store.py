@@ -135,6 +135,13 @@ def done_pairs(table: pa.Table) -> dict[Ref, set[Pair]]:
     return done
 
 
+def asked_of(table: pa.Table) -> dict[Ref, tuple[str, str]]:
+    """Per question, its words and the true answers as the rows have them."""
+    columns = ("picture", "index", "detail", "question", "truth")
+    named = zip(*(table.column(name).to_pylist() for name in columns))
+    return {Ref(*ref): (question, truth) for *ref, question, truth in named}
+
+
 def rows_of(table: pa.Table, pair: Pair) -> dict[Ref, Row]:
     """The rows of one method at one budget, by question."""
     chosen = pc.and_(

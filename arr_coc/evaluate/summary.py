@@ -22,7 +22,7 @@ VIEWS_MEASURES = ("seconds", "moment", "place", "on_evidence", *COHERENCE)
 MEASURES = ("right", "anls", "entropy", "tokens", "native", *BOX_MEASURES, *VIEWS_MEASURES)
 # What is told of methods on the questions that all of them answered.
 SHARED = ("method", "against", "budget", "detail", "tokens", "share", "overall", "coverage")
-SHARED += ("against_stock",)
+SHARED += ("against_stock", "kinds")
 KEPT_FLOOR = 0.05  # stock accuracy under which a share of it says nothing
 
 
@@ -75,7 +75,7 @@ def summarise(table: pa.Table, floor: float) -> dict[str, Any]:
 
 
 def _entries(part: "DetailSummary") -> dict[str, Any]:
-    """What is compared between methods, without the kinds of each."""
+    """What is compared between methods."""
     methods = [part.method(pair) for pair in part.answers.values]
     for entry in methods:
         if "against_stock" in entry:
@@ -118,7 +118,7 @@ def comparable(report: dict[str, Any]) -> list[dict[str, Any]]:
               for part in report.get("shared", []) for e in part["methods"]}  # fmt: skip
     found = []
     for entry in report["methods"]:
-        if entry["budget"] == FULL[1]:
+        if entry["method"] == FULL[0]:
             own = [e for (_, detail, method), e in shares.items()
                    if (detail, method) == (entry["detail"], entry["method"])]  # fmt: skip
             found.append(min([entry, *own], key=lambda e: (e["overall"] or {"n": 0})["n"]))
@@ -126,6 +126,12 @@ def comparable(report: dict[str, Any]) -> list[dict[str, Any]]:
             key = entry["budget"], entry["detail"], entry["method"]
             found.append(shares.get(key, entry))
     return found
+
+
+def same_questions(report: dict[str, Any], budget: float) -> dict[str, Any]:
+    """The report of what every method was asked at a budget, where some were asked more."""
+    shared = [part for part in report.get("shared", []) if part["budget"] == budget]
+    return report | (shared[0] if shared else {})
 
 
 def by_detail(table: pa.Table) -> dict[float, Answers]:
@@ -187,6 +193,7 @@ class DetailSummary:
                 "kind": kind,
                 "detail": self.detail,
                 "n": int((self.answers.kinds == i).sum()),
+                "pictures": len(np.unique(self.answers.pictures[self.answers.kinds == i])),
                 "stock": None if stock is None else estimate(stock[:, i]),
                 "counts": i in self.counted,
             }

@@ -2,7 +2,7 @@
 
 What each column means stands at `store.SCHEMA`. Questions are asked one at a time and methods share
 nothing, so that `seconds` are those to the first word; they mean something on a machine that does nothing
-else.
+else, and less than a benchmark's: methods do not take turns.
 """
 
 from collections.abc import Sequence

@@ -14,10 +14,11 @@ from tqdm import tqdm
 
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate import store
-from arr_coc.evaluate.questions import Ref, Source
+from arr_coc.evaluate.questions import Item, Ref, Source
+from arr_coc.evaluate.rows import columns_of
 from arr_coc.evaluate.settings import Settings, methods_of
 from arr_coc.evaluate.store import FULL, Pair
-from arr_coc.evaluate.views import VIEWS_WORLDS
+from arr_coc.evaluate.views import VIEWS_WORLDS, ViewsItem
 from arr_coc.evaluate.views_rows import measure_views
 from arr_coc.qwen.model import ARRCOCQwen
 
@@ -95,16 +96,19 @@ class Worker:
         self.host = load_host(settings)
         known = methods_of(settings.world)
         self.methods = {name: known[name]() for name in settings.methods}
+        self.asked = store.asked_of(store.read_rows(settings.out))
 
     def __call__(self, block: Block) -> int:
         """Measure one block; returns the number of its rows."""
         number, pending = block
+        items = self.source.load([ref for ref, _ in pending])
+        self._check_same(items)
         of_one = partial(evaluate_rows.measure_items, batch=self.settings.batch)
         measure = measure_views if self.settings.world in VIEWS_WORLDS else of_one
         rows = measure(
             self.host,
             self.methods,
-            self.source.load([ref for ref, _ in pending]),
+            items,
             [pairs for _, pairs in pending],
             dataset=self.source.name,
             scoring=self.source.scoring,
@@ -112,6 +116,16 @@ class Worker:
         )
         store.write_part(self.settings.out, number, self.rank, rows)
         return len(rows)
+
+    def _check_same(self, items: Sequence[Item | ViewsItem]) -> None:
+        """ValueError where a question that has rows is another one by now: they would be paired."""
+        for item in items:
+            own = columns_of(item)
+            now, before = (own["question"], own["truth"]), self.asked.get(item.ref)
+            if before not in (None, now):
+                where = f"question {item.ref.index} about {item.ref.picture}"
+                given = f"{self.settings.out} holds rows of {where} as {before}, it is {now} now"
+                raise ValueError(f"{given}: measure anew, into another folder")
 
 
 _worker: Worker | None = None  # in each process of a pool

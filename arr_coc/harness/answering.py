@@ -15,12 +15,10 @@ from arr_coc.config import (
     AUTO,
     MAX_NEW_TOKENS,
     MAX_PIXELS,
-    MINIMUM_BUDGET,
     SHARE,
     Config,
     one_of,
     small_grid,
-    tokens_for_share,
 )
 from arr_coc.pictures import as_read
 from arr_coc.qwen.answer import Answer
@@ -134,6 +132,4 @@ class Answerer:
     def _shrunk_grid(self, image: Image.Image) -> tuple[int, int]:
         """Rows and columns of visual tokens that the share allows."""
         grid = self.host.inputs.grid_of(image.size)
-        tokens = grid[0] * grid[1]
-        least = min(MINIMUM_BUDGET, tokens)
-        return small_grid(grid, max(least, tokens_for_share(self.look.share, tokens)))
+        return small_grid(grid, self.look.config.tokens(grid[0] * grid[1]))

@@ -5,14 +5,19 @@ Variants in which a choice is changed, not the weights, are in `ablations`.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from arr_coc.components import CLIP_PARTS, ENCODING_PARTS, PARTS
 from arr_coc.config import AUTO, NO_REVISION, Config
 from arr_coc.peers.base import Call, Peer, Reduced
 from arr_coc.qwen import encoding
 from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.rounds import spend
 from arr_coc.realizing import Host, Realization, Realizer
+
+# Beside trained parts: the entropy of a first word, in nats, above which more is looked at.
+UNSURE = "unsure"
 
 
 class ARRCOC(Peer):
@@ -26,11 +31,15 @@ class ARRCOC(Peer):
 
     @property
     def parts(self) -> frozenset[str]:
-        """Every trained part; without weights none, and after the encoder nothing is adapted."""
+        """Every trained part; without weights none, and after the encoder nothing is adapted.
+
+        In rounds the bound as well (`UNSURE`) at which they end.
+        """
         if self.config.revision == NO_REVISION:
             return frozenset()
         unused = ENCODING_PARTS if self.config.prune == "after" else ()
-        return frozenset(PARTS) - frozenset([*unused, *CLIP_PARTS])
+        bound = [UNSURE] if self.config.is_auto else []
+        return frozenset([*PARTS, *bound]) - frozenset([*unused, *CLIP_PARTS])
 
     def reduce(self, call: Call) -> Reduced:
         """Realize, then encode what was allocated.
@@ -49,10 +58,8 @@ class ARRCOC(Peer):
         else:
             with call.timed("encode"):
                 tokens = self.encode(call, realization)
-        cells = realization.allocation
-        h, w = realization.grid
-        native = cells.cells[cells.cells[:, 0] == 0]
-        reduced = call.reduced(tokens, native[:, 1] * w + native[:, 2], realization.relevance[0])
+        native = realization.allocation.native().native_index()
+        reduced = call.reduced(tokens, native, realization.relevance[0])
         periphery, is_read = glance.state if glance else None, bool(realization.rounds)
         return replace(reduced, periphery=periphery, realization=realization, is_read=is_read)
 
@@ -88,20 +95,31 @@ class WithoutPart(ARRCOC):
         return super().parts - {self.part}
 
     def reduce(self, call: Call) -> Reduced:
-        """As ARR-COC on a host without the part.
+        """As ARR-COC on a host without the part; its errors."""
+        return super().reduce(replace(call, host=host_without(call.host, self)))
 
-        Raises:
-            ValueError: where the host has no weights, or weights that never had the part.
-        """
-        whole = call.host.policy(self.config)
-        if whole is None or self.part not in whole.names:
-            names = "there are none" if whole is None else f"these hold {', '.join(whole.names)}"
-            raise ValueError(
-                f"{self.name} needs trained weights with the part {self.part}: {names}"
-            )
-        remaining = whole.without(self.part)
-        host = call.host.with_policies({"default": remaining} if remaining else {})
-        return super().reduce(replace(call, host=host))
+
+class LacksPart(Protocol):
+    """A method that is ARR-COC without the part `part`, under its `config`."""
+
+    name: str
+    part: str
+    config: Config
+
+
+def host_without(host: ARRCOCQwen, method: LacksPart) -> ARRCOCQwen:
+    """The host whose weights lack a part; where nothing else is left, one without weights.
+
+    Raises:
+        ValueError: where the host has no weights, or weights that never had the part.
+    """
+    whole = host.policy(method.config)
+    if whole is None or method.part not in whole.names:
+        names = "there are none" if whole is None else f"these hold {', '.join(whole.names)}"
+        needed = f"{method.name} needs trained weights with the part {method.part}"
+        raise ValueError(f"{needed}: {names}")
+    remaining = whole.without(method.part)
+    return host.with_policies({"default": remaining} if remaining else {})
 
 
 class EveryRound(ARRCOC):

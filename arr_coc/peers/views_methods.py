@@ -15,10 +15,11 @@ from torch import Tensor
 
 from arr_coc import attending
 from arr_coc.clips import FRAMES_OF_MOMENT, fewer_frames
-from arr_coc.components import CLIP_PARTS, PARTS
+from arr_coc.components import PARTS
 from arr_coc.config import MINIMUM_BUDGET, Config, small_grid
 from arr_coc.peers import selection
 from arr_coc.peers.names import OURS, STOCK
+from arr_coc.peers.ours import host_without
 from arr_coc.peers.views import ReducedViews, ViewsCall, ViewsMethod, ViewsPeer
 from arr_coc.qwen.deciding import decided
 from arr_coc.qwen.encoding import TokenSet
@@ -37,36 +38,6 @@ class StockViews(ViewsPeer):
         """All N tokens."""
         pictures = call.views.pictures
         return call.reduced(call.encode(pictures), [torch.arange(p.tokens) for p in pictures])
-
-
-class Resized(ViewsPeer):
-    """The stock model on smaller frames, with a prompt of its own."""
-
-    resizes = True
-
-    def reduce(self, call: ViewsCall) -> ReducedViews:
-        """Lay out what is left anew, then encode all of it."""
-        host, views = call.host, call.views
-        with call.timed("select"):
-            grids = self.grids(call)
-            small = {number: _shrunk(call, number, grid) for number, grid in grids.items()}
-            if views.times is None:
-                prompt = host.inputs.chat.about_pictures([*grids.values()], call.question)
-            else:
-                grid = next(iter(grids.values()))
-                prompt = host.inputs.chat.about_clip(grid, views.times, call.question)
-        held = call.encode([*small.values()])
-        # What was shrunk shows no place at native resolution.
-        kept = tuple(
-            torch.full(picture.grid, float(grids.get(number) == picture.grid))
-            for number, picture in enumerate(views.pictures)
-        )
-        shown = tuple(number in grids for number in range(len(views.pictures)))
-        return ReducedViews(held, kept, prompt, call.seconds, shown=shown)
-
-    def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
-        """The numbers of the moments or pictures that stay, rising, and rows and columns of each."""
-        raise NotImplementedError
 
 
 class FewerFrames(ViewsPeer):
@@ -116,25 +87,47 @@ class FewerFrames(ViewsPeer):
         return moments, at
 
 
-class SmallerFrames(Resized):
+class SmallerFrames(ViewsPeer):
     """Every frame, or picture, shrunk by the same share; below the processor's floor too."""
 
     name = "smaller-frames"
+    resizes = True
 
     def minimum(self, views: Views) -> int:
         """A token for each of them."""
         return len(views.pictures)
 
-    def grids(self, call: ViewsCall) -> dict[int, tuple[int, int]]:
-        """All of them, as large as whole rows and columns of nearly the same aspect can be."""
+    def reduce(self, call: ViewsCall) -> ReducedViews:
+        """Shrink all of them, lay them out anew, encode all of that."""
+        chat, views = call.host.inputs.chat, call.views
+        with call.timed("select"):
+            grids = self.grids(call)
+            small = [
+                picture if grid == picture.grid else call.host.shrunk(picture, grid)
+                for picture, grid in zip(views.pictures, grids)
+            ]
+            if views.times is None:
+                prompt = chat.about_pictures(grids, call.question)
+            else:
+                prompt = chat.about_clip(grids[0], views.times, call.question)
+        held = call.encode(small)
+        # What was shrunk shows no place at native resolution.
+        kept = tuple(
+            torch.full(picture.grid, float(grid == picture.grid))
+            for picture, grid in zip(views.pictures, grids)
+        )
+        shown = (True,) * len(views.pictures)
+        return ReducedViews(held, kept, prompt, call.seconds, shown=shown)
+
+    def grids(self, call: ViewsCall) -> list[tuple[int, int]]:
+        """Rows and columns of each, as many as whole ones of nearly the same aspect can be."""
         pictures, every = call.views.pictures, call.views.tokens
         if call.budget == every:
-            return {number: picture.grid for number, picture in enumerate(pictures)}
+            return [picture.grid for picture in pictures]
         spare = call.budget - len(pictures)
-        return {
-            number: small_grid(picture.grid, 1 + spare * picture.tokens // every)
-            for number, picture in enumerate(pictures)
-        }
+        return [
+            small_grid(picture.grid, 1 + spare * picture.tokens // every) for picture in pictures
+        ]
 
 
 class AfterViews(ViewsPeer):
@@ -212,7 +205,7 @@ class ARRCOCViews(ViewsPeer):
         realization = self.realize(call)
         with call.timed("encode"):
             held = call.host.encode_each(call.views.pictures, realization.views)
-        native = [_native_index(view.allocation) for view in realization.views]
+        native = [view.allocation.native().native_index() for view in realization.views]
         score = tuple(view.relevance[0].float().cpu() for view in realization.views)
         return replace(call.reduced(held, native), score=score, realization=realization)
 
@@ -229,23 +222,15 @@ class WithoutMotion(ARRCOCViews):
 
     needs_weights = True
     of_clips = True
-    parts = frozenset(PARTS) - frozenset(CLIP_PARTS)
+    part = "motion"
+    parts = frozenset(PARTS) - {part}
 
     def __init__(self) -> None:
-        super().__init__(name=f"{OURS}-no-motion")
+        super().__init__(name=f"{OURS}-no-{self.part}")
 
     def reduce(self, call: ViewsCall) -> ReducedViews:
-        """As ARR-COC on a host without the part.
-
-        Raises:
-            ValueError: where the host has no weights, or weights that never had the part.
-        """
-        whole, [part] = call.host.policy(self.config), CLIP_PARTS
-        if whole is None or part not in whole.names:
-            names = "there are none" if whole is None else f"these hold {', '.join(whole.names)}"
-            raise ValueError(f"{self.name} needs trained weights with the part {part}: {names}")
-        host = call.host.with_policies({"default": whole.without(part)})
-        return super().reduce(replace(call, host=host))
+        """As ARR-COC on a host without the part; its errors."""
+        return super().reduce(replace(call, host=host_without(call.host, self)))
 
 
 class EachAlone(ARRCOCViews):
@@ -283,17 +268,6 @@ class EachAlone(ARRCOCViews):
             seconds=dict(call.seconds),
             fallback=next((view.fallback for view in views if view.fallback), None),
         )
-
-
-def _shrunk(call: ViewsCall, number: int, grid: tuple[int, int]) -> Picture:
-    picture = call.views.pictures[number]
-    return picture if grid == picture.grid else call.host.shrunk(picture, grid)
-
-
-def _native_index(allocation: attending.Allocation) -> Tensor:
-    """Raster indices of the native cells; coarse ones are left out."""
-    native = allocation.cells[allocation.cells[:, 0] == 0]
-    return native[:, 1] * allocation.grid[1] + native[:, 2]
 
 
 # In the order of a table.

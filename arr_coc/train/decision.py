@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from arr_coc import attending, balancing, config, knowing
+from arr_coc import attending, balancing, knowing
 from arr_coc.balancing import TensionPolicy
 from arr_coc.components import Components
-from arr_coc.config import MINIMUM_BUDGET
+from arr_coc.config import Config, Tensions
 from arr_coc.train import relaxation
 from arr_coc.train.frozen import Group
 
@@ -138,7 +138,7 @@ def _budgets(draws: Tensor, grid: tuple[int, int], budgets: Sequence[float]) -> 
     """`(B,)` draws in [0, 1) -> int64 tokens, at least one fewer than the grid has."""
     native_tokens = grid[0] * grid[1]
     shares = [budgets[int(draw * len(budgets))] for draw in draws]
-    tokens = [max(MINIMUM_BUDGET, config.tokens_for_share(s, native_tokens)) for s in shares]
+    tokens = [Config(share=share).tokens(native_tokens) for share in shares]
     return torch.tensor(tokens).clamp(max=native_tokens - 1)
 
 
@@ -158,6 +158,6 @@ def _log(relevance: Tensor) -> Tensor:
     return relevance.flatten(1).clamp(min=LEAST).log()
 
 
-def tension_values(tensions: Sequence[config.Tensions], like: Tensor) -> Tensor:
+def tension_values(tensions: Sequence[Tensions], like: Tensor) -> Tensor:
     """`(B, 3)` compress, exploit, focus, on the device of `like`."""
     return like.new_tensor([[t.compress, t.exploit, t.focus] for t in tensions])

@@ -25,6 +25,7 @@ from arr_coc import provenance
 from arr_coc.commands import run_command
 from arr_coc.config import Config
 from arr_coc.evaluate.questions import Item
+from arr_coc.evaluate.rows import budget_tokens, check_fallback
 from arr_coc.evaluate.stats import wilson
 from arr_coc.evaluate.vqa import Part, SetName, set_of
 from arr_coc.peers.ours import ARRCOC
@@ -71,9 +72,11 @@ def draw_pairs(
         maps = {}
         for name, host in hosts.items():
             ask = host.prepare(item.image, item.text)
-            budget = max(1, int(share * ask.picture.tokens))
+            budget = budget_tokens(share, ask.picture.tokens)
             with torch.inference_mode():
-                maps[name] = method(host, ask, item.question, budget).kept.numpy()
+                reduced = method(host, ask, item.question, budget)
+            check_fallback(name, [reduced])
+            maps[name] = reduced.kept.numpy()
         sides = [str(name) for name in rng.permutation(sorted(hosts))]
         if np.array_equal(*maps.values()):
             continue

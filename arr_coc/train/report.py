@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from arr_coc.components import Components
-from arr_coc.config import MINIMUM_BUDGET, Config
+from arr_coc.config import Config
 from arr_coc.evaluate.questions import Item
-from arr_coc.evaluate.rows import score_answer
+from arr_coc.evaluate.rows import budget_tokens, check_fallback, score_answer
 from arr_coc.evaluate.stats import Bootstrap, estimate, over_kinds
 from arr_coc.peers.base import Reduced
 from arr_coc.peers.ours import ARRCOC
@@ -135,10 +135,11 @@ def measure(host: ARRCOCQwen, held_out: HeldOut, *, share: float, config: Config
     waiting: list[tuple[Reduced, Item]] = []
     for item in held_out.items:
         ask = host.prepare(item.image, item.text)
-        budget = max(MINIMUM_BUDGET, int(share * ask.picture.tokens))
+        budget = budget_tokens(share, ask.picture.tokens)
         start = time.perf_counter()
         reduced = method(host, ask, item.question, budget)
         seconds.append(time.perf_counter() - start)
+        check_fallback(method.name, [reduced])
         boxes = evidence(item.boxes, item.image.size, ask.picture.grid)
         kept = float((boxes * reduced.kept).sum() / boxes.sum()) if item.boxes else np.nan
         covered.append(kept)

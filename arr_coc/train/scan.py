@@ -27,6 +27,7 @@ from arr_coc.commands import run_command
 from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
+from arr_coc.evaluate.rows import budget_tokens
 from arr_coc.qwen.inputs import Picture
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.weights import CONFIG
@@ -173,7 +174,7 @@ def evidence_kept(scanner: Scanner, host: ARRCOCQwen, items: Sequence[Item]) -> 
         wanted, each = evidence(*asked).flatten(), evidence_of_each(*asked).flatten(1)
         order = scanner.scores(samples_of(picture), [item.question]).flatten().argsort().cpu()
         for share in SHARES:
-            highest = order[-max(MINIMUM_BUDGET, int(share * len(order))) :]
+            highest = order[-budget_tokens(share, len(order)) :]
             there = wanted.any()
             of_all = float(wanted[highest].sum() / wanted.sum()) if there else np.nan
             least = float((each[:, highest].sum(1) / each.sum(1)).min()) if there else np.nan
