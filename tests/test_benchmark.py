@@ -44,6 +44,9 @@ def test_everything_runs_in_what_is_fastest_for_stock(report):
     assert {way["attention"] for way in ways} == {"sdpa", "eager"}
     assert ways == sorted(ways, key=lambda way: way["seconds"]) and ways[0]["dtype"] == "float32"
     assert {row["dtype"] for row in report["rows"]} == {"float32"}
+    for name in ("attention", "threads"):
+        assert {row[name] for row in report["rows"]} == {ways[0][name]}
+    assert report["machine"]["threads"] == ways[0]["threads"]
     assert {row["commit"] for row in report["rows"]} == {report["commit"]}
 
 
@@ -122,6 +125,21 @@ def test_a_run_goes_on_with_the_rows_that_are_missing(tiny, tmp_path, monkeypatc
     rows = timing.measure(tiny, todo, 2, kept, {"dtype": "float32"})
     assert len(asked) == 2 + 3 and sorted(asked[2:], key=todo.index) == todo
     assert [row["repetition"] for row in rows] == [0, 0, 0, 1, 1, 1]
+    # Killed as it wrote the last one: what that would be compared with is measured once more.
+    kept.write_text(kept.read_text()[:-5])
+    asked.clear()
+    again = timing.measure(tiny, todo, 2, kept, {"dtype": "float32"})
+    assert len(asked) == 2 + 3 and again == timing.rows_of(kept) and again[:3] == rows[:3]
+
+
+def test_what_is_compared_runs_side_by_side(tiny, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(timing, "run_case", lambda _, case, *__: asked.append(case) or row_of(case))
+    timing.measure(tiny, cases((64, 256), (0.2,)), 2, tmp_path / "rows", {"dtype": "float32"})
+    sizes = [case.tokens for case in asked[2:]]
+    each = 1 + len(CASES)
+    assert sizes == [64] * each + [256] * each + [64] * each + [256] * each
+    assert asked[2] != asked[2 + 2 * each]  # begun elsewhere
 
 
 def row_of(case):

@@ -9,9 +9,10 @@
 Time does not depend on what the weights say, so no checkpoint is needed (under 16 GB of memory). Every
 case runs once per repetition in one process, in an order that rotates, so that a machine's drift meets
 all of them; ratios are taken within a repetition. Stock is timed beforehand in each dtype, attention and
-number of threads, and everything runs in what is fastest for it. All overheads are counted. Rows are kept
-beside OUT as they come: the same command with `--resume` goes on with what is missing, and with more
-`--repetitions` than OUT has adds to it. It says nothing about answers: `arr_coc.evaluate` measures those.
+number of threads on one of the pictures, and everything runs in what is fastest for it. All overheads are
+counted. Rows are kept beside OUT as they come: the same command with `--resume` goes on with what is
+missing, and with more `--repetitions` than OUT has adds to it. It says nothing about answers:
+`arr_coc.evaluate` measures those.
 """
 
 import argparse
@@ -44,7 +45,7 @@ from arr_coc.benchmark.report import (
     table,
     too_slow,
 )
-from arr_coc.benchmark.timing import Row, measure, rows_of, run_case
+from arr_coc.benchmark.timing import WAY, Row, measure, rows_of, run_case
 from arr_coc.clips import MAX_FRAMES
 from arr_coc.commands import run_command
 from arr_coc.config import DTYPES
@@ -55,6 +56,7 @@ from arr_coc.qwen.shapes import SHAPES
 MODULE = "arr_coc.benchmark"
 Way = dict[str, Any]  # dtype, attention, threads, and seconds of a stock answer
 ATTENTIONS = ("sdpa", "eager")
+WAYS_TOKENS = 1024  # of a picture on which ways are tried: larger ones take minutes each
 # Of a machine: what a report has in common with rows that are added to it.
 SAME = ("processor", "cores", "torch", "transformers")
 
@@ -89,6 +91,11 @@ def chosen_way(args: argparse.Namespace, tokens: int) -> list[Way]:
     return stock_ways(args.shapes, torch.device(args.device), tokens, dtypes)
 
 
+def _tried(sizes: Sequence[int]) -> int:
+    """The size on which ways are tried: the largest up to `WAYS_TOKENS`, or else the first."""
+    return max((size for size in sizes if size <= WAYS_TOKENS), default=sizes[0])
+
+
 def earlier(kept: Path, out: Path, machine: dict[str, Any]) -> tuple[list[Row], list[Way]]:
     """The rows that an interrupted run left in `kept`, or else a report's, which can be gone on with.
 
@@ -108,8 +115,11 @@ def earlier(kept: Path, out: Path, machine: dict[str, Any]) -> tuple[list[Row], 
             )
         rows = report["rows"]
         kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ways = report.get("stock_ways")
-    return rows, ways or [{"dtype": rows[0]["dtype"]}] * bool(rows)
+    if not rows:
+        return [], []
+    own = {name: rows[0][name] for name in WAY if name in rows[0]}
+    timed = report.get("stock_ways") or [own]
+    return rows, timed if own.items() <= timed[0].items() else [own]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -156,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
         kept.unlink(missing_ok=True)
     header = provenance.header(MODULE, provenance.typed(arguments), device)
     before, ways = earlier(kept, out, header["machine"]) if args.resume else ([], [])
-    ways = ways or chosen_way(args, sizes[0])
+    ways = ways or chosen_way(args, _tried(sizes))
     way = ways[0]
     dtype = way["dtype"]
     if args.dtype not in ("auto", dtype):
@@ -165,8 +175,9 @@ def main(arguments: list[str] | None = None) -> None:
     if "attention" in way:
         host.model.set_attn_implementation(way["attention"])
         torch.set_num_threads(way["threads"])
-    todo, about = cases(sizes, args.shares, args.moments), {"dtype": dtype}
-    about["commit"] = header["commit"]
+    header = provenance.header(MODULE, provenance.typed(arguments), device)  # with these threads
+    todo = cases(sizes, args.shares, args.moments)
+    about = {name: way[name] for name in WAY if name in way} | {"commit": header["commit"]}
     rows = measure(host, todo, args.repetitions, kept, about)
     summary = summarise(rows)
     fastest = fastest_stock(summary, out)

@@ -17,7 +17,7 @@ from arr_coc.peers.names import STOCK
 def summarise(rows: Sequence[Row]) -> list[Row]:
     """Per case: medians with minimum and maximum, and ratios to stock within each repetition, of which the
     lower quartile counts."""
-    stock = {(r["image_tokens"], r["repetition"]): r for r in rows if r["case"] == "stock"}
+    stock = {(r["image_tokens"], r["repetition"]): r for r in rows if r["case"] == STOCK}
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["image_tokens"], row["budget"], row["case"]), []).append(row)

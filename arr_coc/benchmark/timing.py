@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from arr_coc.peers.names import STOCK
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.model import ARRCOCQwen
 
+WAY = ("dtype", "attention", "threads")  # in which a model runs
 STAGES = ("preprocess", "glance", "relevance", "select", "encode", "prefill")
 Row = dict[str, Any]
 
@@ -59,59 +61,70 @@ def run_case(host: ARRCOCQwen, case: Case, encodes: OneEncode | None = None) -> 
 
 
 def rows_of(kept: Path) -> list[Row]:
-    """The rows that an interrupted run left."""
-    return [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    """The rows that an interrupted run left; a last line that it did not finish is none."""
+    text = kept.read_text() if kept.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def measure(
     host: ARRCOCQwen, todo: Sequence[Case], repetitions: int, kept: Path, about: Row
 ) -> list[Row]:
-    """All cases, `repetitions` times, in an order that rotates.
+    """All cases, `repetitions` times, in an order that rotates within each size.
 
-    In each repetition a picture of each size is encoded whole once, for all that need it.
+    What is compared runs side by side: the cases of one size follow each other in each repetition, and a
+    picture is encoded whole once for all of them. Where some are missing there, all are measured.
 
     Args:
         host: the model.
         todo: the cases.
         repetitions: of each.
         kept: file of the rows there are, one JSON object a line; those are not measured again.
-        about: dtype of the model and commit of the code, noted in every row.
+        about: dtype of the model, its attention and threads, and commit of the code, noted in every row.
 
     Raises:
-        ValueError: where those are of another dtype: ratios hold within one.
+        ValueError: where those were made in another way: ratios hold within one.
     """
     rows = rows_of(kept)
-    if other := sorted({row["dtype"] for row in rows} - {about["dtype"]}):
-        given = f"{kept.name} holds rows in {', '.join(other)}"
-        raise ValueError(f"{given}, these would be in {about['dtype']}")
-    done = {key_of(row) for row in rows}
+    for name in WAY:
+        if other := sorted({str(row[name]) for row in rows if row.get(name) != about.get(name)}):
+            given = f"{kept.name} holds rows in {', '.join(other)}"
+            raise ValueError(f"{given}, these would be in {about.get(name)}")
+    order = _missing(rows, todo, repetitions)
+    again = {(repetition, case.tokens) for repetition, case in order}
+    rows = [row for row in rows if (row["repetition"], row["image_tokens"]) not in again]
+    kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
     # Stock and the last case once beforehand: what is set up lazily is not timed.
     for case in (todo[0], todo[-1]):
         run_case(host, case)
-    order = [
-        (repetition, case)
-        for repetition in range(repetitions)
-        for case in rotated(todo, repetition * 3)
-        if (repetition, case.name, case.tokens, case.budget, case.moments) not in done
-    ]
-    now, encodes = 0, {}
+    now = encodes = None
     with kept.open("a") as file, tqdm(order, desc="benchmark", unit="run") as progress:
         for repetition, case in progress:
             progress.set_postfix_str(f"{case.name}, {case.budget} of {case.tokens}")
-            if repetition != now:
-                now, encodes = repetition, {}
-            own = None if case.moments else encodes.setdefault(case.tokens, OneEncode())
-            row = {"repetition": repetition, **about, **run_case(host, case, own)}
+            if (repetition, case.tokens) != now:
+                now, encodes = (repetition, case.tokens), OneEncode()
+            own = run_case(host, case, None if case.moments else encodes)
+            row = {"repetition": repetition, **about, **own}
             file.write(json.dumps(row) + "\n")
             file.flush()
             rows.append(row)
     return rows
 
 
-def key_of(row: Row) -> tuple[Any, ...]:
-    """What a row is of: repetition, case, tokens, budget and moments."""
-    names = ("repetition", "case", "image_tokens", "budget")
-    return (*(row[name] for name in names), row.get("moments", 0))
+def _missing(rows: Sequence[Row], todo: Sequence[Case], repetitions: int) -> list[tuple[int, Case]]:
+    """Of every size in every repetition the cases, in their order; none where there are rows of all."""
+    done = {(row["repetition"], case_of(row)) for row in rows}
+    order = []
+    for repetition in range(repetitions):
+        for _, same in groupby(todo, key=lambda case: case.tokens):
+            own = rotated([*same], repetition * 3)
+            if any((repetition, case) not in done for case in own):
+                order += [(repetition, case) for case in own]
+    return order
+
+
+def case_of(row: Row) -> Case:
+    """What a row is of."""
+    return Case(row["case"], row["image_tokens"], row["budget"], row.get("moments", 0))
 
 
 def rotated(todo: Sequence[Case], by: int) -> list[Case]:
