@@ -50,15 +50,27 @@ def test_a_run_is_plain_then_hard_then_everything(folder):
     samples = LocalSamples(Folder(folder))
     staged = stages.StagedSamples(samples, [(8, 8)] * 12, count=40, batch=2, seed=1)
     assert len(staged) == 40 and staged.counts == {"plain": 6, "hard": 6, "mixed": 12}
-    names = [name for name, _ in staged.order]
+    names = [staged[i].stage for i in range(40)]
     assert names == ["plain"] * 12 + ["hard"] * 12 + ["mixed"] * 16
-    hard = [stages.is_hard(samples.source.listed[i]) for _, i in staged.order]
+    hard = [stages.is_hard(samples.source.listed[i]) for i in staged.order]
     assert not any(hard[:12]) and all(hard[12:24]) and 0 < sum(hard[24:]) < 16
-    assert sorted(i for _, i in staged.order[:6]) == [0, 2, 4, 6, 8, 10], "each once an epoch"
+    assert sorted(staged.order[:6]) == [0, 2, 4, 6, 8, 10], "each once an epoch"
     sample = staged[13]
     assert sample.stage == "hard" and sample.number == 13
     again = stages.StagedSamples(samples, [(8, 8)] * 12, count=40, batch=2, seed=1)
-    assert again.order == staged.order
+    assert (again.order == staged.order).all()
+
+
+def test_without_stages_a_run_goes_through_all_again_and_again_in_batches_of_one_grid(folder):
+    samples, grids = LocalSamples(Folder(folder)), [(8, 8)] * 5 + [(4, 4)] * 7
+    plain = stages.StagedSamples(samples, grids, count=60, batch=5, seed=1, stages=stages.WITHOUT)
+    assert len(plain) == 60 and {plain[i].stage for i in (0, 31, 59)} == {"mixed"}
+    of_a_batch = [{grids[i] for i in batch} for batch in plain.order.reshape(-1, 5)]
+    assert all(len(own) == 1 for own in of_a_batch)
+    first, second = plain.order[:10], plain.order[10:20]
+    assert len(set(first)) == len(set(second)) == 10 and list(first) != list(second)
+    # What did not fill a batch is left out, and comes another time.
+    assert set(plain.order) == set(range(12))
 
 
 def test_each_stage_has_its_budgets_and_weighs_its_losses(folder, bundled, monkeypatch):

@@ -207,12 +207,18 @@ class Hub:
         self.about = {"dataset": dataset, "subset": subset, "split": split, "n": n}
         self.about |= {"reader": self.reader.name, "part": part.side, "instruction": instruction}
 
-    def questions(self) -> Iterator[tuple[Ref, Asked, Any, tuple[Box, ...]]]:
+    def questions(
+        self, *, may_be_none: bool = False
+    ) -> Iterator[tuple[Ref, Asked, Any, tuple[Box, ...]]]:
         """Every question of the part, anew each time: its name, its text, its picture and boxes.
 
         What was left out is said when the stream has ended.
+
+        Raises:
+            ValueError: where there is no question; but for no row at all where there `may_be_none`, as
+                of a worker for which there is no file.
         """
-        counts, index = Counts(f"data set {self.dataset}", self.skip_bad), 0
+        counts, index, number = Counts(f"data set {self.dataset}", self.skip_bad), 0, -1
         for number, row in enumerate(self.rows):
             for asked in asked_of(self.reader, row, counts, number):
                 try:
@@ -228,7 +234,8 @@ class Hub:
                     yield Ref(key, index), asked, image, boxes
                     index += 1
         self.about |= counts.about
-        counts.say()
+        if number >= 0 or not may_be_none:
+            counts.say()
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
         """As `Source`, anew each time; a block's questions are kept until the next one is listed."""

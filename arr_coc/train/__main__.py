@@ -183,8 +183,7 @@ def training_arguments(settings: Settings) -> TrainingArguments:
         use_cpu=settings.device == "cpu",
         remove_unused_columns=False,
         dataloader_num_workers=settings.workers,
-        # Scenes, and sets in stages, come in order: the order is the curriculum.
-        train_sampling_strategy="sequential" if draws_scenes or settings.stages else "random",
+        train_sampling_strategy="sequential",  # samples come in the order of the run
         # With one question a picture, a batch may have no use for some part.
         ddp_find_unused_parameters=not draws_scenes or settings.questions < 2,
         # A stream is read in every process: batches of samples are no tensors to send around.

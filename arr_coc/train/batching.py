@@ -19,7 +19,7 @@ class ByGrid(Sampler[int]):
         self.grids, self.batch, self.seed, self.epoch = list(grids), batch, seed, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch whose order is given next, as accelerate tells it."""
+        """The epoch whose order is given next."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -37,7 +37,7 @@ class ByGrid(Sampler[int]):
             batches += [members[i : i + self.batch] for i in range(0, whole, self.batch)]
             left += members[whole:]
         batches += [left[i : i + self.batch] for i in range(0, len(left), self.batch)]
-        # A batch that is not full comes last: the data loader cuts the order into equal batches.
+        # A batch that is not full comes last: the order is cut into equal batches.
         last = [batches.pop()] if batches and len(batches[-1]) < self.batch else []
         for batch in [*(batches[place] for place in rng.permutation(len(batches))), *last]:
             yield from batch

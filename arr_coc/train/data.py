@@ -3,6 +3,7 @@
 A set of real pictures that lies here, or one on the Hub, streamed; drawn scenes are in `drawn`.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from arr_coc.evaluate.questions import Box, Item
+from arr_coc.evaluate.stats import box_cells
 from arr_coc.evaluate.vqa import Hub, Local
 
 # Where to look, of questions that nobody boxed: where the base looks, or from which crops it answers.
@@ -76,28 +78,32 @@ class StreamSamples(IterableDataset):
     """Questions of a data set on the Hub, streamed; one question a sample.
 
     Each worker of a data loader yields its own questions. Between processes accelerate shares them
-    out, batch by batch: so all have as many. A shuffled stream has another order in each epoch.
+    out, batch by batch: so all have as many. The stream is read again and again, a shuffled one in
+    another order each time; whoever goes on with a run reads all that was read before it.
     """
 
     def __init__(self, source: Hub) -> None:
         self.source = source
-
-    def set_epoch(self, epoch: int) -> None:
-        """The epoch that is read next, as accelerate tells it."""
-        if hasattr(self.source.rows, "set_epoch"):
-            self.source.rows.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Sample]:
         worker = get_worker_info()
         place, count = (worker.id, worker.num_workers) if worker else (0, 1)
         # A stream of `datasets` gives each worker files of its own, and numbers them anew.
         is_split = isinstance(self.source.rows, IterableDataset)
-        for question in self.source.questions():
-            index = question[0].index
-            if is_split:
-                yield _sample(index * count + place, self.source.item(question))
-            elif index % count == place:
-                yield _sample(index, self.source.item(question))
+        first = 0
+        for epoch in itertools.count():
+            if hasattr(self.source.rows, "set_epoch"):
+                self.source.rows.set_epoch(epoch)
+            met = 0
+            for question in self.source.questions(may_be_none=is_split and place > 0):
+                index, met = first + question[0].index, met + 1
+                if is_split:
+                    yield _sample(index * count + place, self.source.item(question))
+                elif index % count == place:
+                    yield _sample(index, self.source.item(question))
+            if not met:
+                return
+            first += met
 
 
 def _sample(number: int, item: Item) -> Sample:
@@ -129,17 +135,6 @@ def evidence(boxes: Sequence[Box], size: tuple[int, int], grid: tuple[int, int])
 
 def evidence_of_each(boxes: Sequence[Box], size: tuple[int, int], grid: tuple[int, int]) -> Tensor:
     """As `evidence` of every box alone: `(M, h, w)` of the M that lie in the picture."""
-    h, w = grid
-    rows, columns = torch.arange(h), torch.arange(w)
-    covers = []
-    for left, top, right, bottom in boxes:
-        ys = _overlap(rows, top * h / size[1], bottom * h / size[1])
-        xs = _overlap(columns, left * w / size[0], right * w / size[0])
-        covers.append(ys[:, None] * xs)
-    each = torch.stack(covers) if covers else torch.zeros(0, h, w)
+    covers = [torch.from_numpy(box_cells([box], size, grid)).float() for box in boxes]
+    each = torch.stack(covers) if covers else torch.zeros(0, *grid)
     return each[each.flatten(1).any(1)]
-
-
-def _overlap(cells: Tensor, start: float, end: float) -> Tensor:
-    """How much of each unit cell `[n, n + 1]` lies between `start` and `end`, in [0, 1]."""
-    return ((cells + 1).clamp(max=end) - cells.clamp(min=start)).clamp(0, 1)

@@ -63,7 +63,7 @@ class Learner(nn.Module):
                 if part := getattr(parts, name):
                     part.requires_grad_(False)
         self.people: People | None = None  # what visitors said of maps
-        self.epoch, self.watching = 0, False
+        self.watching = False
         # For the log: each loss, summed over the forward passes since the last entry.
         self.loss_sums: dict[str, float] = defaultdict(float)
         self.passes = 0
@@ -117,17 +117,16 @@ class Learner(nn.Module):
     def losses(self, group: Group) -> dict[str, Tensor]:
         """Every loss, per question `(B,)`, of samples of one stage.
 
-        Noise is keyed by sample, question and epoch.
+        Noise is keyed by sample and question; a run numbers its samples from its start.
         """
         random = [
-            relaxation.generator(self.seed, self.epoch, *group.key(row))
-            for row in range(len(group.questions))
+            relaxation.generator(self.seed, *group.key(row)) for row in range(len(group.questions))
         ]
         budgets = BY_NAME[group.samples[0].stage].budgets or self.budgets
         decision = decide(self.parts, group, random, budgets)
         losses = question_losses(
             self.host, self.parts, group, decision,
-            epoch=self.epoch, passes=self.asking, people=self.people, answers=self.answers,
+            passes=self.asking, people=self.people, answers=self.answers,
         )  # fmt: skip
         if self.watching:
             self.notes = notes(self.host, group, decision, losses.observed)

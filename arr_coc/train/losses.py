@@ -63,7 +63,6 @@ def question_losses(
     group: Group,
     decision: Decision,
     *,
-    epoch: int = 0,
     passes: Passes = Passes(),
     people: People | None = None,
     answers: bool = True,
@@ -75,7 +74,6 @@ def question_losses(
         parts: the components, of which those with `requires_grad` are trained.
         group: B questions.
         decision: where their tokens go.
-        epoch: turns the questions between the soft and the hard way of asking.
         passes: how many questions are asked at a time.
         people: what visitors said of maps, which goes before what words suggest.
         answers: whether the base is asked; otherwise there are the losses of the decision alone or, where
@@ -90,7 +88,7 @@ def question_losses(
             losses["distil"] = _remaining(selection) + _idle(selection.adapted)
         return QuestionLosses(losses, {})
     mends = any(getattr(parts, name) is not None for name in ENCODING_PARTS)
-    hard = hard_rows(group, epoch=epoch, mends=mends, trains_decision=trains_decision)
+    hard = hard_rows(group, mends=mends, trains_decision=trains_decision)
     soft = [row for row in range(len(group.questions)) if row not in set(hard)]
     asked = _Answers(host, group, passes)
     tokens, shares = soft_selection(group, decision, soft)
@@ -159,16 +157,15 @@ def decides(parts: Components) -> bool:
     )
 
 
-def hard_rows(group: Group, *, epoch: int, mends: bool, trains_decision: bool) -> list[int]:
+def hard_rows(group: Group, *, mends: bool, trains_decision: bool) -> list[int]:
     """The questions that are asked with a hard selection: every other one where a part `mends` encodings.
 
     They take turns within each sample, so that it does not matter what else is in the batch, and from
-    epoch to epoch: where a sample is one question, each has its turn. Where nothing else is trained,
-    such parts learn from all of them.
+    sample to sample. Where nothing else is trained, such parts learn from all of them.
     """
     if not mends:
         return []
-    turns = [epoch + sum(group.key(row)) for row in range(len(group.questions))]
+    turns = [sum(group.key(row)) for row in range(len(group.questions))]
     return [row for row, turn in enumerate(turns) if turn % 2 or not trains_decision]
 
 

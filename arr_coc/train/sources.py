@@ -16,7 +16,7 @@ from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, make_scene
 from arr_coc.train.data import LocalSamples, StreamSamples
 from arr_coc.train.drawn import SceneSamples
 from arr_coc.train.settings import Settings
-from arr_coc.train.stages import StagedSamples
+from arr_coc.train.stages import STAGES, WITHOUT, StagedSamples
 
 TRIED = 60  # scenes per question wanted, after which a rare kind is left as it is
 NEW_TOKENS = {"exact": 6, "vqa": 32}
@@ -39,10 +39,8 @@ class HeldOut:
         return NEW_TOKENS[self.scoring]
 
 
-def samples_for(
-    settings: Settings, world: int, inputs: Inputs | None = None
-) -> Dataset | IterableDataset:
-    """What is trained on by `world` processes; `inputs` of the base, which a run in stages needs."""
+def samples_for(settings: Settings, world: int, inputs: Inputs) -> Dataset | IterableDataset:
+    """What is trained on by `world` processes; `inputs` are of the base."""
     count = settings.steps * settings.batch * settings.accumulate * world
     if settings.data == "scenes":
         return SceneSamples(
@@ -52,10 +50,11 @@ def samples_for(
     if source.is_streamed:
         return StreamSamples(source)
     samples = LocalSamples(source)
-    if not settings.stages:
-        return samples
     grids = [inputs.grid_of(size) for size in samples.sizes]
-    return StagedSamples(samples, grids, count=count, batch=settings.batch, seed=settings.seed)
+    stages = STAGES if settings.stages else WITHOUT
+    return StagedSamples(
+        samples, grids, count=count, batch=settings.batch, seed=settings.seed, stages=stages
+    )
 
 
 def held_out(settings: Settings) -> HeldOut:

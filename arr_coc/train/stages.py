@@ -1,14 +1,16 @@
-"""Stages: real questions in the order of the brief: plain ones, then hard ones, then all of them.
+"""Stages: the order of a run on real questions; with stages that of the brief: plain, then hard, then all.
 
 Which questions are hard is told without a model: by how small their evidence is, how many places it lies
 in, whether people disagree, and whether the words ask for reading or counting. Each stage has budgets of
-its own and weighs the losses in its own way. Drawn scenes have their own curriculum (`data.SceneSamples`).
+its own and weighs the losses in its own way. Drawn scenes have their own curriculum (`drawn.SceneSamples`).
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from arr_coc.balancing import word_kinds
@@ -47,6 +49,7 @@ STAGES = (
     Stage("mixed", 0.4),
 )
 BY_NAME = {stage.name: stage for stage in STAGES}
+WITHOUT = STAGES[-1:]  # of a run without stages
 
 
 def is_hard(listed: Listed) -> bool:
@@ -75,42 +78,52 @@ class StagedSamples(Dataset):
         count: int,
         batch: int,
         seed: int,
+        stages: Sequence[Stage] = STAGES,
     ) -> None:
         """`grids` are those of the samples' pictures, `count` the samples of the run, `batch` of a step.
 
         Raises:
-            ValueError: where all questions are hard, or none is.
+            ValueError: where `stages` tell them apart, and all questions are hard, or none is.
         """
         self.samples, self.source = samples, samples.source
         hard = [i for i, one in enumerate(samples.source.listed) if is_hard(one)]
         plain = sorted(set(range(len(samples))) - set(hard))
-        if not hard or not plain:
+        if len(stages) > 1 and not (hard and plain):
             raise ValueError(
                 f"--stages needs plain and hard questions; of {len(samples)}, {len(hard)} are hard"
             )
         members = {"plain": plain, "hard": hard, "mixed": list(range(len(samples)))}
         self.counts = {name: len(own) for name, own in members.items()}
-        self.order: list[tuple[str, int]] = []
-        for number, stage in enumerate(STAGES):
-            last = number == len(STAGES) - 1
-            wanted = count - len(self.order) if last else batch * round(stage.share * count / batch)
-            own = members[stage.name]
+        self.stages, self.ends = [stage.name for stage in stages], []
+        parts, left = [], count
+        for stage in stages:
+            wanted = left if stage is stages[-1] else batch * round(stage.share * count / batch)
+            own = np.array(members[stage.name], np.int32)
             order = ByGrid([grids[i] for i in own], batch, seed)
-            self.order += [(stage.name, own[i]) for i in _repeated(order, wanted)]
+            parts.append(own[_repeated(order, wanted)])
+            left -= wanted
+            self.ends.append(count - left)
+        self.order = np.concatenate(parts)  # of a long run millions
 
     def __len__(self) -> int:
         return len(self.order)
 
     def __getitem__(self, i: int) -> Sample:
-        stage, index = self.order[i]
         # Numbered by its place in the run: each time it comes, a question meets other noise.
-        return replace(self.samples[index], number=i, stage=stage)
+        stage = self.stages[bisect_right(self.ends, i)]
+        return replace(self.samples[int(self.order[i])], number=i, stage=stage)
 
 
-def _repeated(order: ByGrid, count: int) -> list[int]:
-    """`count` of an order's indices, epoch after epoch."""
-    found: list[int] = []
-    while len(found) < count:
-        found += list(order)
-        order.set_epoch(order.epoch + 1)
-    return found[: max(count, 0)]
+def _repeated(order: ByGrid, count: int) -> np.ndarray:
+    """`count` of an order's indices, epoch after epoch.
+
+    Of each epoch the last batch, where it is not full, is left out, other samples each time: with it, the
+    batches of all later ones would be of two grids.
+    """
+    found, have, epoch = [np.zeros(0, np.int64)], 0, 0
+    while have < count:
+        order.set_epoch(epoch)
+        indices = np.array(list(order))
+        found.append(indices[: len(indices) - len(indices) % order.batch or len(indices)])
+        have, epoch = have + len(found[-1]), epoch + 1
+    return np.concatenate(found)[: max(count, 0)]

@@ -13,7 +13,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import Dataset, Sampler
 from transformers import (
     Trainer,
     TrainerCallback,
@@ -24,7 +23,6 @@ from transformers import (
 from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc.qwen.finite import is_finite
-from arr_coc.train.batching import ByGrid
 from arr_coc.train.learner import Learner
 
 WARM_UP = 0.03  # share of the run in which the learning rate rises
@@ -132,7 +130,7 @@ class KeepBest(TrainerCallback):
 
 
 class Watch(TrainerCallback):
-    """Keys the noise by epoch, and writes statistics and sampled decisions to OUT.work."""
+    """Writes statistics and sampled decisions to OUT.work."""
 
     def __init__(self, learner: Learner, work: Path, every: int) -> None:
         self.learner, self.work, self.every = learner, work, every
@@ -140,8 +138,7 @@ class Watch(TrainerCallback):
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Before each step: its epoch, and whether the first process writes notes of it."""
-        self.learner.epoch = int(state.epoch or 0)
+        """Before each step: whether the first process writes notes of it."""
         self.learner.watching = state.global_step % self.every == 0 and state.is_world_process_zero
 
     def on_step_end(
@@ -262,15 +259,6 @@ class PartsTrainer(ClockedTrainer):
             self.args, self.state, self.control, metrics
         )
         return metrics
-
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
-        """As `Trainer`; pictures whose sizes are known before they are opened come grid by grid."""
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        sizes, batch = getattr(dataset, "sizes", None), self.args.per_device_train_batch_size
-        if sizes is None or batch < 2:
-            return super()._get_train_sampler(train_dataset)
-        grids = [self.model.host.inputs.grid_of(size) for size in sizes]
-        return ByGrid(grids, batch, self.args.seed)
 
     def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         """As `Trainer`; the adapter's gates, which start at 0, learn faster and do not decay."""
