@@ -8,7 +8,6 @@ from conftest import tiny_host
 from PIL import Image
 
 from arr_coc import components
-from arr_coc.attending import native_allocation
 from arr_coc.config import Config
 from arr_coc.evaluate import rows as evaluate_rows
 from arr_coc.evaluate.questions import Item, Ref
@@ -16,7 +15,7 @@ from arr_coc.peers.methods import METHODS
 from arr_coc.qwen import attention, mattering
 from arr_coc.qwen.layers import embedded, run_layers
 from arr_coc.service import comparing
-from arr_coc.train import drawn, frozen
+from arr_coc.train import drawn
 from arr_coc.train.learner import Learner
 from arr_coc.train.trainer import Guard
 
@@ -184,41 +183,19 @@ def learner(host, context):
     return Learner(host, parts)
 
 
-@pytest.mark.parametrize("context", ["cells", "glance"])
-def test_training_recovers(place, context, samples):
-    module = learner(poisoned(place), context)
-    loss = module(samples)["loss"]
-    assert loss.isfinite() and is_said(module.host)
-    loss.backward()
-    assert module.passes == 1, "the pass that overflowed is not counted"
-
-
-def test_a_tower_that_overflows_beside_its_glances_is_noticed(samples):
-    """Its contexts are of before: beside them float32 features would be wrong without a word."""
-    host = tiny_host(torch.float16)
-    group = frozen.gather(host, samples, "glance")
-    PLACES["the features"](host.model)
-    kept = [native_allocation(torch.arange(5), group.grid, torch.ones(5)).native_index()]
-    with pytest.raises(FloatingPointError, match="beside its glances"), torch.no_grad():
-        frozen.encode_kept(host, group.pictures, kept, group.contexts)
-
-
 def test_a_loss_that_is_no_number_is_named(samples, monkeypatch):
     module = learner(tiny_host(), "cells")
     monkeypatch.setattr("arr_coc.train.losses.cover", lambda *_: torch.full((2,), torch.nan))
-    with pytest.raises(ValueError, match="the loss 'cover' overflowed in float32"):
+    with pytest.raises(FloatingPointError, match="the loss 'cover' overflowed"):
         module(samples)
     assert module.passes == 0 and not module.loss_sums
 
 
 def test_gradients_that_are_no_numbers_never_reach_the_parts(samples):
-    module = learner(tiny_host(torch.float16), "cells")
+    module = learner(tiny_host(), "cells")
     guard, state = Guard(module), type("State", (), {"global_step": 6})
     module(samples)["loss"].backward()
-    module.parts.combiner.log.grad.fill_(torch.inf)
     guard.on_pre_optimizer_step(None, state, None)
-    assert all(p.grad is None for p in module.parameters()) and WHOLE in module.host.notices
-    module(samples)["loss"].backward()
     module.parts.combiner.log.grad.fill_(torch.nan)
     with pytest.raises(ValueError, match="gradients of step 7 overflowed in torch.float32"):
         guard.on_pre_optimizer_step(None, state, None)

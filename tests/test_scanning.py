@@ -17,6 +17,7 @@ from arr_coc.train import relaxation
 from arr_coc.train import scan as training
 from arr_coc.train.data import Sample, TrainingQuestion
 from arr_coc.train.drawn import SceneSamples
+from arr_coc.train.settings import FIRST_SEED
 from arr_coc.train.sources import scene_items
 from arr_coc.train.trainer import TwoRates
 from arr_coc.words import Words
@@ -306,7 +307,7 @@ def test_hops_say_in_bfloat16_how_far_a_thing_reaches():
 def test_a_picture_without_places_costs_nothing(bundled):
     image = Image.new("RGB", (512, 512), "white")
     lesson = training.lesson_of(Sample(0, image, (asked("b?"),)), bundled)
-    scanner = training.Scanner(bundled, training.parts_for(bundled, None).scan)
+    scanner = training.Scanner(bundled, training.parts_for(bundled, None)[0].scan)
     loss = scanner([lesson])["loss"]
     loss.backward()
     assert loss == 0 and all(p.grad is not None for p in scanner.parameters())
@@ -314,7 +315,7 @@ def test_a_picture_without_places_costs_nothing(bundled):
 
 def test_evidence_is_kept_where_scores_are_highest(bundled, monkeypatch):
     items = scene_items(1, DEV_SEED, ("number",))
-    scanner = training.Scanner(bundled, training.parts_for(bundled, None).scan)
+    scanner = training.Scanner(bundled, training.parts_for(bundled, None)[0].scan)
     wanted = training.evidence(
         items[0].boxes, items[0].image.size, bundled.inputs.grid_of(items[0].image.size)
     )
@@ -355,16 +356,18 @@ def test_weights_without_a_scan_cannot_be_trained_on(bundled, tmp_path):
 def test_hops_are_added_to_weights_without_and_kept_of_those_that_have_some(bundled, tmp_path):
     def written(hops):
         folder = tmp_path / str(hops)
-        parts = training.parts_for(bundled, None, hops)
+        parts, _ = training.parts_for(bundled, None, hops)
         save_components(parts, folder, base="", **bundled.identity())
         return folder
 
     without, with_two = written(0), written(None)
-    assert training.parts_for(bundled, without).scan.hops is None
-    assert training.parts_for(bundled, without, 1).scan.sizes["hops"] == 1
-    kept = training.parts_for(bundled, with_two)
+    assert training.parts_for(bundled, without)[0].scan.hops is None
+    grown, new = training.parts_for(bundled, without, 1)
+    assert new == training.NEW_HOPS and grown.scan.sizes["hops"] == 1
+    kept, new = training.parts_for(bundled, with_two)
+    assert new == ()
     assert kept.scan.sizes["hops"] == HOPS and all(p.requires_grad for p in kept.parameters())
-    others = training.parts_for(bundled, BUNDLED_WEIGHTS, base_moved=True)
+    others, _ = training.parts_for(bundled, BUNDLED_WEIGHTS, base_moved=True)
     trained = {name.split(".")[0] for name, p in others.named_parameters() if p.requires_grad}
     assert trained == {"scan"} and len(others.names) > 1
     with pytest.raises(ValueError, match=r"has 2 hops, not 0"):
@@ -380,15 +383,15 @@ def test_a_moved_base_is_refused_without_weights_to_go_on_from(tmp_path, capsys)
 
 
 def test_samples_are_those_of_training(bundled):
-    samples = SceneSamples(training.FIRST_SEED, 8, 2)
+    samples = SceneSamples(FIRST_SEED, 8, 2)
     lesson = training.Lessons(samples, bundled)[3]
     assert set(lesson.questions) <= {q.question for q in samples[3].questions}
 
 
 def test_what_was_trained_before_learns_at_a_lower_rate_than_new_hops(bundled, tmp_path):
-    parts = training.parts_for(bundled, None, 0)
+    parts, _ = training.parts_for(bundled, None, 0)
     save_components(parts, tmp_path / "w", base="b", **bundled.identity())
-    grown = training.parts_for(bundled, tmp_path / "w", 2)
+    grown, _ = training.parts_for(bundled, tmp_path / "w", 2)
     scanner = training.Scanner(bundled, grown.scan)
     options = training.training_arguments(
         training.parser().parse_args(

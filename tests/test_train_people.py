@@ -36,8 +36,8 @@ def test_sensible_maps_count_and_a_question_with_more_senseless_ones_is_left_to_
     people = People.read(path)
     found = people.target("How many cups")
     assert (found.compress, found.exploit, found.focus) == pytest.approx((0.2, 0.3, 0.8))
-    assert people.target("Where is it?") is None and people.questions == ["how many cups"]
-    assert people.phrase(3, 0) == ("how many cups", found)
+    assert people.target("Where is it?") is None and people.questions == [ROW["question"]]
+    assert people.phrase(3, 0) == (ROW["question"], found)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,8 @@ class StubAsk:
 
 
 class StubReduced:
+    realization = None
+
     def __init__(self, kept):
         self.kept = torch.from_numpy(kept)
 

@@ -53,8 +53,8 @@ shown at 128 x 128. No photographs, no other text. The glyphs come from Fluent E
 _LARGE = """128 to
 1280 pixels, 16 to {most:,} visual tokens, several aspect ratios, of a small world and of a large one
 (streets, shops, shelves, boards, papers, dashboards, maps), by several hands; clips of 4 to 16 moments
-and two or three pictures at once, 256 x 256 pixels each; and the train split of easy-VQA (MIT), shown at
-128 x 128. Photographs are only behind the things, and there is no other text.
+of 192 or 256 pixels a side, two or three pictures at once, 256 x 256 pixels each; and the train split of
+easy-VQA (MIT), shown at 128 x 128. Photographs are only behind the things, and there is no other text.
 Artwork, letters and grounds come with their licences (`bundled/glyphs`, `hands`, `fonts`, `grounds`)."""
 
 

@@ -139,6 +139,9 @@ class Batches(Dataset):
             count = min(count, view.pictures)
         number = step * self.world + self.rank
         rng = np.random.default_rng((self.first_seed, number, 1))
+        per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count
+        most = max(FEWEST_QUESTIONS, min(view.most_questions, per_picture))
+        at_most = min(view.lessons, most)
         extra: Sequence[list[Question]] = [[]] * count
         named: Sequence[Named | NamedTogether] = ()
         if view.source == "easy-vqa":
@@ -147,7 +150,7 @@ class Batches(Dataset):
             seeds = [self._first_seed_of(number) + i for i in range(count)]
             clips = draw_clips(seeds, view)
             batch = clips_batch(rng, clips, view)
-            extra = [clip_lessons(rng, clip, view.lessons) for clip in clips]
+            extra = [clip_lessons(rng, clip, at_most) for clip in clips]
             named = [NamedTogether(view.size, clip.told) for clip in clips]
             changes = [changes_of(clip.told, view.blocks, batch.grid) for clip in clips]
             batch = batch._replace(changes=torch.stack(changes))
@@ -160,10 +163,8 @@ class Batches(Dataset):
         else:
             scenes = self._scenes(view, rng, step, count)
             batch = collate(scenes, view.size)
-            extra = [lessons(rng, scene, view.lessons) for scene in scenes]
+            extra = [lessons(rng, scene, at_most) for scene in scenes]
             named = [Named(scene, *batch.grid) for scene in scenes]
-        per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count
-        most = max(FEWEST_QUESTIONS, min(view.most_questions, per_picture))
         thinned = view.world == "small" or view.besides
         chosen = [
             _chosen(about, rng, most - len(more), thinned=thinned) + more

@@ -21,7 +21,7 @@ from arr_coc.train.frozen import Group
 # Shares of an image's tokens that a question is given, drawn evenly. The least is there twice: it
 # leaves the adapter most to correct.
 SHARES = (0.05, 0.05, 0.1, 0.2, 0.4)
-# This share of the questions couple through texture alone, and are corrected without a glance.
+# This share of the questions couple without the glance, by texture and scan, and are corrected without it.
 NO_GLANCE = 0.1
 LEAST = 1e-6
 
@@ -40,7 +40,7 @@ class Decision:
     even: Tensor  # (B, N) 1 where a token is spread evenly
     shares: Tensor  # (B, N), adding up to the budget
     cover_shares: Tensor  # (B, N) the same, with no gradient to the tensions
-    without_glance: Tensor  # (B,) bool, decided without one where texture can
+    without_glance: Tensor  # (B,) bool, decided without one where texture or scan can
 
 
 def decide(

@@ -1,7 +1,8 @@
 """What training asks of the frozen base, for many questions at once.
 
 Every pass goes through public arguments of the stock model, as `qwen` does for one question; tests
-hold that both give the same. Nothing here is trained; gradients pass through `answer_logits` only.
+hold that both give the same. Nothing here is trained; gradients pass through `answer_logits`, and to
+`lora` through `encode_kept`.
 """
 
 from collections.abc import Sequence
@@ -50,9 +51,6 @@ def encode_kept(
 
     As `ARRCOCQwen.encode` of each picture: with `contexts` beside their glances' keys and values, which
     `lora` corrects, else with a halo and coarse cells. Gradients pass to `lora` alone.
-
-    Raises:
-        FloatingPointError: where the tower overflowed beside the contexts, which have to be made anew.
     """
     allocations = [
         native_allocation(index.cpu(), picture.grid, torch.zeros(len(index)))
@@ -61,11 +59,7 @@ def encode_kept(
     visual = host.model.model.visual
     if contexts is not None:
         nothing = [0] * len(pictures)
-        found = encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts, lora)
-        if any(context and context.dtype != visual.dtype for context in contexts):
-            # The tower overflowed and runs in float32 since; the glances were taken before.
-            raise FloatingPointError("the vision tower beside its glances overflowed")
-        return found
+        return encoding.encode_kept(visual, pictures, allocations, nothing, 0.0, contexts, lora)
     around = [glance_tokens(picture.grid) for picture in pictures]
     return encoding.encode_kept(visual, pictures, allocations, around, HALO)
 

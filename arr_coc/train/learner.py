@@ -84,14 +84,9 @@ class Learner(nn.Module):
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
         """The mean loss over every question of the samples.
 
-        A base in float16 that overflows moves to a wider dtype, and the samples are asked once more.
-
         Raises:
-            ValueError: where it overflows in the wider dtype too, or a loss does.
+            FloatingPointError: where the base overflows, or a loss does.
         """
-        return {"loss": self.host.once_more_if_narrow(lambda: self._loss(samples))}
-
-    def _loss(self, samples: list[Sample]) -> Tensor:
         # Pictures of one grid go through the base together, whatever sizes they came in.
         together: dict[tuple[str, tuple[int, int]], list[Sample]] = defaultdict(list)
         for sample in samples:
@@ -112,7 +107,7 @@ class Learner(nn.Module):
         self.passes += 1
         for name, value in sums.items():
             self.loss_sums[name] += value / count
-        return torch.stack(weighted).sum() / count
+        return {"loss": torch.stack(weighted).sum() / count}
 
     def losses(self, group: Group) -> dict[str, Tensor]:
         """Every loss, per question `(B,)`, of samples of one stage.

@@ -26,10 +26,10 @@ INSIDE = 0.02  # a target keeps this far from 0 and 1, where its cross-entropy h
 class People:
     """Tensions that people found sensible, by question."""
 
-    def __init__(self, targets: dict[str, Tensions]) -> None:
-        """`targets` by the question as `normalised`."""
+    def __init__(self, targets: dict[str, Tensions], asked: dict[str, str]) -> None:
+        """`targets` by the question as `normalised`, and as somebody `asked` it."""
         self.targets = targets
-        self.questions = sorted(targets)
+        self.questions = [asked[question] for question in sorted(targets)]
 
     @classmethod
     def read(cls, path: Path) -> "People":
@@ -45,9 +45,12 @@ class People:
             if line.strip():
                 label, row = _row(line, f"line {number} of {path}")
                 rows[label or number] = row
+        asked: dict[str, str] = {}
         sensible: dict[str, list[tuple[float, ...]]] = defaultdict(list)
         senseless: dict[str, int] = defaultdict(int)
-        for question, makes_sense, tensions in rows.values():
+        for words, makes_sense, tensions in rows.values():
+            question = normalised(words)
+            asked.setdefault(question, words)
             if makes_sense:
                 sensible[question].append(tensions)
             else:
@@ -59,7 +62,7 @@ class People:
         }
         if not targets:
             raise ValueError(f"{path} has no map that made sense to people, expected at least one")
-        return cls(targets)
+        return cls(targets, asked)
 
     def target(self, question: str) -> Tensions | None:
         """What people found sensible for a question in these words; None where nobody said."""
@@ -69,7 +72,7 @@ class People:
         """One of the questions that people judged, for the tensions alone."""
         rng = np.random.default_rng((number, place, 4))
         question = self.questions[rng.integers(len(self.questions))]
-        return question, self.targets[question]
+        return question, self.targets[normalised(question)]
 
 
 def normalised(question: str) -> str:
@@ -95,5 +98,5 @@ def _row(line: str, where: str) -> tuple[str, tuple[str, bool, tuple[float, ...]
         raise ValueError(f"{where}: tensions are {tensions!r}, expected three numbers in [0, 1]")
     if not normalised(str(question)):
         raise ValueError(f"{where}: the question is {question!r}, expected words")
-    told = (normalised(str(question)), makes_sense, tuple(float(t) for t in tensions))
+    told = (str(question), makes_sense, tuple(float(t) for t in tensions))
     return str(row.get("label") or ""), told

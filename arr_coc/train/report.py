@@ -6,7 +6,6 @@ A quick check at the end of a run, and at its checkpoints; `python -m arr_coc.ev
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,9 +66,7 @@ def compare(
     return {
         f"{share:g}": _compared(
             {
-                name: own.once_more_if_narrow(
-                    partial(measure, own, held_out, share=share, config=config)
-                )
+                name: measure(own, held_out, share=share, config=config)
                 for name, own in methods.items()
             },
             held_out.items,

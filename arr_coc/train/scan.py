@@ -30,7 +30,6 @@ from arr_coc.evaluate.questions import Item
 from arr_coc.evaluate.rows import budget_tokens
 from arr_coc.qwen.inputs import Picture
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.weights import CONFIG
 from arr_coc.scanning import FINE, HOPS, ScanMatch, with_hops
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
@@ -39,16 +38,13 @@ from arr_coc.train.drawn import KEPT, SceneSamples
 from arr_coc.train.publishing import initial, publish, runs_of
 from arr_coc.train.relaxation import cover, soft_top_k
 from arr_coc.train.report import KindMeans
-from arr_coc.train.settings import BASE_MOVED
+from arr_coc.train.settings import BASE_MOVED, FIRST_SEED
 from arr_coc.train.sources import scene_items
 from arr_coc.train.trainer import Clock, Spent, TwoRates, last_checkpoint
 from arr_coc.words import Words
 
 MODULE = "arr_coc.train.scan"
-FIRST_SEED = 500_000_000  # of the scenes that are learned from
-KNOWN_RATE = (
-    0.25  # of the learning rate, for what was trained before where something new is beside it
-)
+NEW_HOPS = ("scan.hops.", "scan.again.")  # the beginnings of their parameters' names
 SHARES = (0.05, 0.1, 0.2)  # of an image's tokens
 TEST_SIZE = (1024, 1024)  # pixels of the scenes that it is measured on
 
@@ -233,14 +229,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = training_arguments(args)
     # Pictures are prepared by processes that draw, which have no GPU.
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
-    parts = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
-    had = json.loads((args.init / CONFIG).read_text())["parts"]["scan"] if args.init else {}
-    # Of weights that had none the hops are new; where nothing is, all of it learns at one rate.
-    new = (
-        ("scan.hops.", "scan.again.")
-        if args.init and parts.scan.hops and not had.get("hops")
-        else ()
-    )
+    parts, new = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
     earlier = runs_of(args.init)
     scanner = Scanner(host, parts.scan)
     last = last_checkpoint(options.output_dir) if args.resume else None
@@ -307,8 +296,12 @@ def training_arguments(args: argparse.Namespace) -> TrainingArguments:
 
 def parts_for(
     host: ARRCOCQwen, init: Path | None, hops: int | None = None, *, base_moved: bool = False
-) -> Components:
+) -> tuple[Components, tuple[str, ...]]:
     """A new `scan` for a base, or weights made for it, of which the scan alone is to be trained.
+
+    Returns:
+        The parts; and the beginnings of the names of what is new beside what was trained before, which
+        learns faster: none where all of it is new.
 
     Raises:
         ValueError: for hops below 0, and for weights without a scan, or with other hops than are asked for.
@@ -316,6 +309,7 @@ def parts_for(
     if hops is not None and hops < 0:
         raise ValueError(f"--hops is {hops}, allowed is 0 or more")
     torch.manual_seed(0)
+    new: tuple[str, ...] = ()
     if init is None:
         size = host.model.config.text_config.hidden_size
         parts = Components({"scan": ScanMatch(size, hops=HOPS if hops is None else hops)})
@@ -325,11 +319,11 @@ def parts_for(
             raise ValueError(f"{init} has {', '.join(parts.names)}, expected a scan to train on")
         own = parts.scan.sizes.get("hops", 0)
         if hops and not own:
-            parts.scan = with_hops(parts.scan, hops)
+            parts.scan, new = with_hops(parts.scan, hops), NEW_HOPS
         elif hops not in (None, own):
             raise ValueError(f"the scan of {init} has {own} hops, not {hops}")
     parts.scan.requires_grad_()
-    return parts
+    return parts, new
 
 
 if __name__ == "__main__":

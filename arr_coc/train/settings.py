@@ -19,8 +19,8 @@ from arr_coc.train.data import LABELS
 from arr_coc.train.decision import SHARES
 
 MODULE = "arr_coc.train"
-ABOUT = "Train ARR-COC's parts for a Qwen3-VL base: head weights, couplings, tensions, combiner, adapter."
-FIRST_SEED = 500_000_000  # the base trains on others
+ABOUT = "Train ARR-COC's parts for a Qwen3-VL base: what decides where to look, and what mends encodings."
+FIRST_SEED = 500_000_000  # of the scenes that are learned from
 DATA = ("scenes", "folder", "local", "hub")
 HELD_OUT = 0.1  # share of a set's pictures that a run does not train on, unless it says otherwise
 TRAINABLE_CONTEXTS = ("cells", "glance")

@@ -163,23 +163,17 @@ class Guard(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Leave out a step whose gradients overflowed in float16, and go on in a wider dtype.
-
-        Every process has the same gradients by now, and does the same.
+        """Before the step: every process has the same gradients by now.
 
         Raises:
-            ValueError: where the base is in a wider dtype already.
+            ValueError: where one of them is infinite or NaN.
         """
-        learner = self.learner
-        gradients = [p.grad for p in learner.parameters() if p.grad is not None]
-        if is_finite(gradients):
-            return
-        if not learner.host.widen():
+        gradients = [p.grad for p in self.learner.parameters() if p.grad is not None]
+        if not is_finite(gradients):
             raise ValueError(
                 f"the gradients of step {state.global_step + 1} overflowed in "
-                f"{learner.host.model.dtype}: a lower --lr may help"
+                f"{self.learner.host.model.dtype}: a lower --lr may help"
             )
-        learner.zero_grad()
 
 
 def last_checkpoint(folder: str | None) -> str | None:
