@@ -103,7 +103,7 @@ def layout() -> tuple[Parts, below.Below]:
     under, first = {}, LOCAL.opened(0 if LOCAL.examples else None)
     named = parts.states()
     with gr.Column(elem_id="arr-page"):
-        named["header"] = show(frame.header(frame.badge_loading(bool(first.shown))))
+        named["header"] = show(frame.header(frame.badge_loading()))
         named["hero"] = show(first.hero, elem_id="arr-hero")
         if LOCAL.bundled:
             show(measured.at_2b(RESULTS, brief=True), elem_id="arr-beside-hero")
@@ -135,11 +135,8 @@ def layout() -> tuple[Parts, below.Below]:
             gr.DuplicateButton(size="sm")
         named |= parts.settings()
         named["about"] = show(parts.about(LOCAL.bundled), elem_id="arr-about")
-        named["file"] = gr.Textbox(visible="hidden", elem_id="arr-file")
-        named["ahead"] = gr.Textbox(visible="hidden", elem_id="arr-ahead")
-        named["key"] = gr.Textbox(first.key, visible="hidden", elem_id="arr-key")
-        named["imposed"] = gr.Textbox(visible="hidden", elem_id="arr-imposed")
-        named["run"] = gr.Textbox(visible="hidden", elem_id="arr-run")
+        for name in ("file", "ahead", "key", "imposed", "run"):
+            named[name] = gr.Textbox(first.key if name == "key" else None, visible="hidden")
         named["waking"] = gr.Timer(WAKING_S, active=False)
     for name in below.NOT_SERVED if is_served() else ():
         (under | named)[name].visible = False
@@ -150,10 +147,10 @@ def wire(demo: gr.Blocks, page: Parts, under: below.Below) -> None:
     """What happens when: every event of the page and its handler."""
     long = [wire_comparing(page), wire_reasons(page)]
     long.append(below.wire_matter(under, page, MATTER, QUICK, {**GPU, **PRIVATE}))
-    wire_overtaking(
-        page, long, under.address.select
-    )  # before what brings the other picture or question
+    # Before what brings the other picture or question.
+    wire_overtaking(page, long, under.address.select)
     wire_pictures(page)
+    below.wire_budget(page, QUICK)
     wire_settings(page)
     sense.wire(under.sense, page, QUICK)
     below.wire_you(under, page, API.you, QUICK, {**GPU, **PRIVATE})
@@ -276,17 +273,18 @@ def wire_reasons(page: Parts) -> Dependency:
 
 def wire_settings(page: Parts) -> None:
     """What was recorded, the link and the cost of a finer cut follow what is set."""
+    # Of one event the framework runs each listener after the one before: what is looked at comes first.
+    page.percent.change(
+        LOCAL.on_budget,
+        [page.shown, page.chosen, page.question, page.percent, page.tensions],
+        page.of(changes.Budgeted),
+        **LAST,
+    )
     gr.on(
         [page.question.blur, page.question.submit, page.go.click, page.percent.change],
         LOCAL.on_question,
         [page.chosen, page.question, page.percent],
         page.links,
-        **LAST,
-    )
-    page.percent.change(
-        LOCAL.on_budget,
-        [page.shown, page.chosen, page.question, page.percent, page.tensions],
-        page.of(changes.Budgeted),
         **LAST,
     )
     costs = [page.advanced.expand, page.native_tokens.input, page.percent.change]

@@ -159,7 +159,7 @@ def held_server() -> HeldServer:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     hold, looks = folder / "hold", folder / "looks"
     variables = {
-        "ARR_COC_EXAMPLES": str(recorded_examples()),
+        "ARR_COC_EXAMPLES": str(recorded_clips()),
         "ARR_COC_TEST_HOLD": str(hold),
         "ARR_COC_TEST_LOOKS": str(looks),
     }

@@ -172,6 +172,14 @@ def test_a_recorded_budget_is_pressed_and_the_link_follows(tab):
     expect(link).to_have_attribute("data-query", re.compile("arr_budget=20$"))
 
 
+def test_what_was_typed_just_now_is_in_the_link_that_is_copied(tab):
+    tab.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    tab.locator("#arr-question textarea").fill("what is behind the house?")
+    tab.locator("#arr-links [data-copy='.arr-link']").click()
+    expect(tab.locator("#arr-links .arr-said")).to_have_text("Copied.")
+    assert "arr_q=what+is+behind+the+house%3F&" in tab.evaluate("window.copied")
+
+
 def test_a_dial_that_was_set_stays_set_at_another_recorded_budget(tab):
     dial = tab.locator("[data-tension=compress]")
     dial.evaluate(

@@ -196,6 +196,29 @@ def test_who_asks_again_at_once_after_stop_is_answered_and_can_stop_that_too(bro
         assert tab.errors == []
 
 
+def test_a_clip_picked_during_a_run_is_shown_and_no_queue_is_called_full(browser, tmp_path):
+    file = tmp_path / "single.png"
+    make_clip(DEV_SEED, groups=4).frames[0].save(file)
+    with watched(browser) as tab:
+        visit(tab, app=held_server)
+        with held_server().held():
+            opened(tab, [file], "what was here?")
+            deadline(lambda: "what was here?" in held_server().questions())
+            tab.evaluate(
+                """() => { window.said = []; const place = document.querySelector('#arr-several-said');
+                new MutationObserver(() => window.said.push(place.textContent)).observe(place,
+                {childList: true, subtree: true, characterData: true}); }"""
+            )
+            tab.locator("#arr-clips button").first.click()
+            section = tab.locator("#arr-several .arr-several")
+            expect(section.locator(".arr-recorded")).to_contain_text("Recorded 20")
+        tab.wait_for_timeout(2000)  # the run that was ended comes to its end
+        expect(section.locator(".arr-recorded")).to_contain_text("Recorded 20")
+        expect(tab.locator("#arr-several-ask")).to_be_enabled()
+        expect(tab.locator("#arr-several-stop")).to_be_disabled()
+        assert not [words for words in tab.evaluate("window.said") if "full" in words]
+
+
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_a_recorded_clip_is_shown_at_once_and_asked_again(browser, app, size):
     with watched(browser, viewport=size) as tab:

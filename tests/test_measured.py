@@ -64,14 +64,14 @@ def test_a_sweep_has_a_column_for_each_size(folder):
 
 
 def test_the_comparison_comes_first_and_the_rest_can_be_opened(folder):
-    for name in ("ablations", "sweep", "another"):
+    for name in ("parts", "scenes-512", "another"):
         (folder / name).mkdir()
         (folder / name / "summary.json").write_text(json.dumps(summary()))
-    assert list(measured.load(folder)) == ["scenes", "sweep", "ablations", "another"]
+    assert list(measured.load(folder)) == ["scenes", "scenes-512", "parts", "another"]
     none, first, *others = measured.tables(folder).split("<details")
     assert not none and "Against other ways" in first and len(others) == 3
     assert "arr-chart" in measured.section(folder)
-    assert "<summary>another</summary>" in others[-1] and "when is shrinking" in others[0]
+    assert "<summary>another</summary>" in others[-1] and "pictures of 256 tokens" in others[0]
 
 
 def test_the_2b_sentence_is_the_benchmarks(tmp_path):

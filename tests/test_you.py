@@ -65,7 +65,7 @@ def contest(yours, its, given=3, own=12):
         (2, 2, "You both needed 2.", "The model and I needed 2."),
         (None, 4, "Your 3 were not enough; the model needed 4.", "My 3 were not enough"),
         (2, None, "You needed 2; its own 12 were not enough.", "I needed 2; the model's own 12 were"),
-        (None, None, "Neither your 3 tokens nor its own 12", "Neither my 3 tokens nor the model's own"),
+        (None, None, "Neither the 3 you spent nor its own 12", "Neither the 3 I spent nor the model's own"),
         (0, 0, "Nobody needed a token", "Nobody needed a token"),
     ],
 )  # fmt: skip

@@ -124,5 +124,5 @@ const arrBalance = (() => {
   }
   const rows = (flat, [h, w]) => Array.from({length: h}, (_, y) => flat.slice(y * w, (y + 1) * w));
 
-  return {factors, relevance, tokens, cells, ranked, brightness};
+  return {factors, relevance, tokens, cells, ranked, brightness, rows};
 })();

@@ -17,7 +17,7 @@ from arr_coc.page.changes import Played, Several
 from arr_coc.page.clip_cards import ClipCards
 from arr_coc.page.frame import source
 from arr_coc.page.matter_handlers import MatterHandlers
-from arr_coc.page.parts import Parts, show
+from arr_coc.page.parts import ALIVE, DEAD, Parts, show
 from arr_coc.page.refusals import spoken
 from arr_coc.page.sense import Sense
 from arr_coc.page.several_handlers import LOOKING, MOVING, SeveralHandlers
@@ -33,23 +33,25 @@ QUIET_JS = f"() => {json.dumps(spoken())}"
 AGAIN_JS = "() => { window.arrYou.again(); }"
 SEVERAL_LEAD = (
     "One budget, the one under the picture above, for all moments of a clip (MP4, WebM or GIF, up to 20 s) "
-    "or for up to six pictures. Both looks answer; of a clip also the full look at so few of its frames "
-    "that they are the same number of tokens. The strip shows how many tokens each moment got."
+    "or for up to six pictures. Both looks answer; for a clip the full look also answers from fewer "
+    "frames, for as many tokens. The strip shows how many tokens each moment got."
 )
-_DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
 # In the browser alone: what is said, Ask, Stop. Ask is dead while it runs, so that no second run is queued.
-SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), _DEAD, _ALIVE])}"
-SEVERAL_STOPPED_JS = f"() => {json.dumps([spoken(STOPPED), _ALIVE, _DEAD])}"
+SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), DEAD, ALIVE])}"
+# A run that was ended on purpose the framework calls a failure too, up to some seconds later.
+_ENDED = "if (!document.querySelector('#arr-several-stop').disabled) window.arrEnded = Date.now();"
+_ENDS_MS = 15_000
+SEVERAL_STOPPED_JS = f"() => {{ {_ENDED} return {json.dumps([spoken(STOPPED), ALIVE, DEAD])}; }}"
+SEVERAL_PICKED_JS = f"() => {{ {_ENDED} return {json.dumps([spoken(), ALIVE, DEAD])}; }}"
 _KEEP = {"__type__": "update"}
-# The framework calls a run that was stopped a failure too: what is said of the stop remains.
 SEVERAL_FULL_JS = (
-    f"() => document.querySelector('#arr-several-said').textContent.includes({json.dumps(STOPPED)})"
-    f" ? {json.dumps([_KEEP] * 3)} : {json.dumps([spoken(results.QUEUE_FULL), _ALIVE, _DEAD])}"
+    f"() => Date.now() - (window.arrEnded ?? 0) < {_ENDS_MS} ? {json.dumps([_KEEP] * 3)} : "
+    f"{json.dumps([spoken(results.QUEUE_FULL), ALIVE, DEAD])}"
 )
 SEVERAL_PRESS_JS = "() => { document.querySelector('#arr-several-ask')?.click(); }"
 SEVERAL_OLD_JS = "() => { window.arrMoments?.another(); }"
 # The budget was dragged, typed or set by a button: the clip's answers and the map follow it.
-SEVERAL_BUDGET_JS = """(percent) => {
+BUDGET_JS = """(percent) => {
     window.arrMoments?.compare();
     if (percent) window.arrSpend?.(Number(percent));
 }"""
@@ -130,7 +132,7 @@ def several(clips: Sequence[str], *, visible: bool) -> dict[str, Any]:
                 label="Question about them", max_lines=2, elem_id="arr-several-question"
             ),
         }
-        with gr.Row(elem_id="arr-several-run"):
+        with gr.Row():
             named["several_ask"] = gr.Button("Ask about them", elem_id="arr-several-ask")
             named["several_stop"] = gr.Button("Stop", interactive=False, elem_id="arr-several-stop")
         named["several_said"] = show(spoken(), elem_id="arr-several-said")
@@ -159,11 +161,16 @@ def wire_several(
     below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
     for number, card in enumerate(below.several_cards):
         picked = functools.partial(cards.on_pick, number)
-        card.click(picked, None, answered, cancels=running, **quick)
+        card.click(None, None, said, js=SEVERAL_PICKED_JS, cancels=running, **quick)
+        card.click(picked, None, answered, **quick)
     # Other words, and a dragged budget, `moments.js` sees for itself. A card's own file is not another one.
-    page.percent.change(None, page.percent, None, js=SEVERAL_BUDGET_JS, **quick)
     for event in ("upload", "delete", "clear"):
         getattr(below.several_files, event)(None, None, None, js=SEVERAL_OLD_JS, **quick)
+
+
+def wire_budget(page: Parts, quick: dict[str, Any]) -> None:
+    """What follows the budget in the browser alone: wired first, as what follows waits for a server."""
+    page.percent.change(None, page.percent, None, js=BUDGET_JS, **quick)
 
 
 def wire_matter(
@@ -193,8 +200,8 @@ def wire_matter(
 
 def wire_you(
     below: Below, page: Parts, handlers: YouHandlers, quick: dict[str, Any], gpu: dict[str, Any]
-) -> Dependency:
-    """The section's events; `quick` and `gpu` are how events run. Returns the model's run."""
+) -> None:
+    """The section's events; `quick` and `gpu` are how events run."""
     played = [getattr(below, name) for name in Played._fields]
     below.you_first.expand(handlers.on_unfold, below.playing, played, **quick)
     below.you.select(
@@ -208,4 +215,3 @@ def wire_you(
     refused = running.failure(None, None, below.you_said, js=FULL_JS, **quick)
     for ended in (running, refused):  # after a failure nothing but its own event runs
         ended.then(None, None, None, js=AGAIN_JS, **quick)
-    return running

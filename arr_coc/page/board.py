@@ -173,7 +173,7 @@ def blank(image: Image.Image | Path | None, message: str = "") -> Board:
     if isinstance(image, Path):
         with Image.open(image) as picture:
             return blank(picture.convert("RGB"), message)
-    look = '<p class="arr-empty">Choose a picture: a card below, a new one, or your own.</p>'
+    look = '<p class="arr-empty">Choose a picture: a new one, or your own.</p>'
     if image is not None:
         look = viewer.viewer(viewer.picture_url(image), image.size, None)
     return Board(look, results.answers(None, None), results.message(message))

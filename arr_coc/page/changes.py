@@ -96,7 +96,7 @@ class Tuned(NamedTuple):
     shown: Any = UNCHANGED
     tensions: Any = UNCHANGED
     imposed: Any = UNCHANGED
-    said_tensions: str = ""
+    said_tensions: Any = UNCHANGED
 
 
 class Played(NamedTuple):

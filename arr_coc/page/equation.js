@@ -8,7 +8,7 @@ function arrEquation(root) {
   let image = null;
   const number = (value) => value.toFixed(2);
   const count = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
-  const rows = (values, [h, w]) => Array.from({length: h}, (_, row) => values.slice(row * w, (row + 1) * w));
+  const {rows} = arrBalance;
 
   // Factors differ by powers of ten: brightness follows their logarithm, so that multiplying adds up to the eye.
   const shade = (value) => Math.min(1, Math.max(0, 1 + Math.log10(Math.max(value, 1e-12)) / DECADES));

@@ -25,8 +25,13 @@ STYLES = ("page.css", "reasons.css", "you.css", "chart.css", "moments.css")
 
 
 def source(name: str) -> str:
-    """A script or style sheet of this folder, without its indents, and lines that are comments alone."""
+    """A script or style sheet of this folder, without its indents, and lines that are comments alone.
+
+    A style sheet also without blanks around braces and semicolons, and comments behind its rules.
+    """
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    if name.endswith(".css"):
+        text = re.sub(r" *([{};]) *", r"\1", re.sub(r" */\*.*?\*/", "", text)).replace(";}", "}")
     text = re.sub(r"^[ \t]*/\*.*?\*/[ \t]*\n", "", text, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"^(?:[ \t]*//[^\n]*\n|[ \t]*\n|[ \t]+)", "", text, flags=re.MULTILINE)
 
@@ -188,14 +193,16 @@ def header(badge: str) -> str:
     )
 
 
-def badge_loading(recorded: bool = False, fetched: str = "") -> str:
-    """Before the model is there; `recorded` where a recorded comparison is shown meanwhile.
+def badge_loading(fetched: str = "") -> str:
+    """Before the model is there; `fetched` says how much of a first download is there.
 
-    `fetched` says how much of a first download is there.
+    As `badge_ready` it says where what is shown was recorded.
     """
-    words = "Shown: a recorded run; the model is waking up…" if recorded else "Waking the model up…"
-    words = f"Fetching the model: {escaped(fetched)}…" if fetched else words
-    return f'<span class="arr-badge arr-wait">{words}</span>'
+    waking = f"Fetching the model: {escaped(fetched)}…" if fetched else "Waking the model up…"
+    return (
+        f'<span class="arr-badge"><span class="arr-if-live">{waking}</span><span class="arr-if-recorded">'
+        f"Shown: a recorded run. {waking}</span></span>"
+    )
 
 
 UNUSABLE = "GPU that torch cannot use"  # in a notice of `qwen.loading`

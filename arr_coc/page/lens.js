@@ -22,11 +22,10 @@ function arrLens(root) {
     });
     let at = data.at, sight = null, aspect = 1;
 
-    const cellAt = ([row, column]) => data.cells.find(([level, y, x]) => y === row >> level && x === column >> level);
     const place = () => [within(Math.floor(at[0] * h), 0, h - 1), within(Math.floor(at[1] * w), 0, w - 1)];
 
     function given() {  // pixels of the place under the lens, by look, and in words
-      const cell = cellAt(place()), side = (n, all) => Math.round(SEEN * n / all);
+      const cell = data.cells[arrPaint.cellAt(data, ...place())], side = (n, all) => Math.round(SEEN * n / all);
       const [rows, columns] = data.small, block = cell && SEEN / 2 ** cell[0];
       return {
         full: `${SEEN} × ${SEEN} px`,

@@ -87,8 +87,12 @@ class LocalHandlers(Tuning):
         chips: str = "",
         shown: Shown | None = None,
         is_own: bool = False,
+        linked: str = "",
     ) -> Fresh:
-        """The page on a picture. A question of None stays as it is; what belonged to another goes."""
+        """The page on a picture. A question of None stays as it is; what belonged to another goes.
+
+        The link asks the question, or what is `linked`.
+        """
         return Fresh(
             **pieces._asdict(),
             picture=picture,
@@ -98,7 +102,7 @@ class LocalHandlers(Tuning):
             chips=chips,
             tensions=None,
             shown=shown,
-            links=share.section(chosen, question or "", percent, self.on_space),
+            links=share.section(chosen, question or linked, percent, self.on_space),
             others="",
             second="",
             third="",
@@ -169,7 +173,8 @@ class LocalHandlers(Tuning):
             if isinstance(picture, intake.IntakeError):
                 raise picture
             pieces = board.blank(intake.open_image(picture), note)
-            return self._fresh(pieces, hidden, asked, _percent(percent), is_own=True)
+            kept = question if asked is None and isinstance(question, str) else ""
+            return self._fresh(pieces, hidden, asked, _percent(percent), is_own=True, linked=kept)
 
         return _given(turn, run, opened, picture=gr.update(value=None, visible=True))
 

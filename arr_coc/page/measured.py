@@ -12,27 +12,35 @@ from typing import Any
 
 from arr_coc.config import SHARE
 from arr_coc.page import idea
-from arr_coc.page.chart import chart
+from arr_coc.page.chart import chart, usual_budget
 from arr_coc.page.frame import escaped
 from arr_coc.page.results import ENOUGH_RUNS, ratio_words, seconds
 from arr_coc.page.times import at_usual_share, times
-from arr_coc.peers.names import WORDS
+from arr_coc.peers.names import OURS, STOCK, WORDS
 from arr_coc.service.recordings import Identity
 
 MORE = "/docs/evaluation.md"
 NONE = "No evaluation was published with this version yet, so there is nothing to show here."
 OTHER = "Nothing was measured with this base yet, so there is nothing to show here."
 FIGURES = "Figures of all this stand in docs/evaluation.md."
-OURS, STOCK = "arr-coc", "stock"
 NAMES = {OURS: "ARR-COC (focused look)", STOCK: "Stock (full look)"}
 # In this order; others follow by name.
 TITLES = {
     "scenes": "Against other ways to spend fewer tokens",
-    "sweep": "By the size of the detail: when is shrinking enough?",
-    "parts": "What each part is worth",
-    "ablations": "What each choice is worth, without training",
+    "scenes-512": "On pictures of 256 tokens",
+    "hand-1024": "Drawn by a hand that nothing was trained on",
+    "hand-1024-instruction": "By that hand, with the usual instruction after the question",
+    "hand-512": "By that hand, pictures of 256 tokens",
+    "hand-512-instruction": "By that hand, pictures of 256 tokens, with the usual instruction",
     "easy-vqa": "On easy-VQA, large shapes on tiny pictures",
+    "clips": "On clips",
+    "pictures": "On three pictures, one of which holds the answer",
+    "parts": "What each part is worth",
+    "context": "What the encoder should see of the rest",
+    "control": "With the answer's places painted black",
 }
+DRAWN = {"scenes": "drawn scenes", "clips": "drawn clips", "pictures": "drawn pictures"}
+BUNDLED = "base"  # the folder of the bundled one
 BENCHMARK = "benchmark-2b-cpu.json"
 SHORT = 12  # digits of a hash
 WORST = 3  # kinds named as failures
@@ -94,8 +102,8 @@ def at_2b(folder: Path, brief: bool = False) -> str:
 
 def section(folder: Path, identity: Identity | None = None) -> str:
     """The first results as a chart with its rows; a sentence where there are none."""
-    shown = [chart(s, made_of(s, identity)) for s in load(folder, identity).values()][:1]
-    body = "".join(shown) or _sentence(OTHER if identity and load(folder) else NONE)
+    charts = (chart(s, made_of(s, identity)) for s in load(folder, identity).values())
+    body = next(filter(None, charts), "") or _sentence(OTHER if identity and load(folder) else NONE)
     return f'<section class="arr-results"><h2 class="arr-h2">Results</h2>{body}</section>'
 
 
@@ -137,7 +145,7 @@ def made_of(summary: dict[str, Any], identity: Identity | None) -> str:
     commit = summary.get("commit") or "unknown"
     n = sum(kind["n"] for kind in summary.get("kinds", []) if kind.get("counts"))
     return (
-        f"The answers are those of {base} {with_weights} to {n:,} questions ({summary['what']}), "
+        f"The answers are those of {base} {with_weights} to {n:,} questions ({_what(summary)}), "
         f"measured {summary['date']}, commit {commit}."
     )
 
@@ -171,7 +179,14 @@ def _lead(summary: dict[str, Any], sweep: bool) -> str:
     n = sum(kind["n"] for kind in counted)
     kinds = len({kind["kind"] for kind in counted})
     what = "Right answers by the size of the detail" if sweep else "Right answers by visual tokens"
-    return f"{what}: {summary['what']}, {n:,} questions of {kinds} kinds."
+    return f"{what}: {_what(summary)}, {n:,} questions of {kinds} kinds."
+
+
+def _what(summary: dict[str, Any]) -> str:
+    """What was asked about, and of which base but the bundled one."""
+    source, _, base = summary["what"].rpartition(" on ")
+    source = DRAWN.get(source, source)
+    return source if base == BUNDLED else f"{source} on {base}"
 
 
 def _methods(summary: dict[str, Any]) -> list[str]:
@@ -184,7 +199,7 @@ def _table(summary: dict[str, Any]) -> str:
     entries = {(e["method"], e["budget"]): e for e in summary["methods"]}
     budgets = sorted({budget for method, budget in entries if method != STOCK})
     times = {(e["method"], e["budget"]): e["p50_s"] for e in summary.get("time") or []}
-    usual = min(budgets, key=lambda b: abs(b - SHARE), default=None)
+    usual = usual_budget(entries)
     head = ["Method", *(f"{budget:.0%} of the tokens" for budget in budgets)]
     head += ["All tokens"] if any(method == STOCK for method, _ in entries) else []
     head += [f"First word, at {usual:.0%}" if usual else "First word"] if times else []

@@ -185,7 +185,7 @@ class ModelHandlers:
                 badge = frame.badge_failed(str(error))
                 waits = self.loader.tries_again
                 return Ready(frame.header(badge), waking=gr.update(active=waits))
-            badge = frame.badge_loading(bool(self.local.examples), self.loader.fetched)
+            badge = frame.badge_loading(self.loader.fetched)
             return Ready(frame.header(badge), waking=gr.update(active=True))
         learned = getattr(model, "policies", None) or {}
         known = _known(self.loader, learned)

@@ -69,7 +69,8 @@ function arrMoments(root) {
     if (!shown) return;
     shown.dataset.ready = '1';
     stop();
-    if (slider()) show(Number(slider().value));  // the moment that got most
+    // The moment that got most: an update leaves a moved slider where it is.
+    if (slider()) show(Number(slider().getAttribute('value')));
     if (find('[data-play]')) watchable(shown);
     shown.dataset.files = asked;
     compare();

@@ -66,6 +66,10 @@ window.arrPaint = (() => {
     return image;
   }
 
+  function cellAt({cells}, row, column) {  // the number of the kept cell at a place, or -1
+    return cells.findIndex(([level, y, x]) => y === row >> level && x === column >> level);
+  }
+
   function boxes(base, look) {
     const [h, w] = look.grid, across = base.width / w, down = base.height / h;
     return look.cells.map((cell) => {
@@ -282,5 +286,5 @@ window.arrPaint = (() => {
     look();
   }
 
-  return {draw, pixels, bounds, brightness, heat, kept, mattered, saw, whole, sized, soft, film, map, isDark, pictured, SEEN};
+  return {draw, bounds, cellAt, brightness, heat, kept, mattered, saw, whole, sized, soft, film, map, isDark, pictured, SEEN};
 })();

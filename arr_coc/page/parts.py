@@ -52,10 +52,10 @@ OPENING_JS = """() => {
 
 # In the browser alone, so that a click is answered at once and no later word of the server is lost.
 # `go` is the button: dead from the click on, so that no second run is queued behind the first.
-_DEAD, _ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
+DEAD, ALIVE = ({"__type__": "update", "interactive": alive} for alive in (False, True))
 QUEUED_JS = (
     "(...shown) => { window.arrState.begin(shown); "
-    f"return {json.dumps([results.queued(), _DEAD])}; }}"
+    f"return {json.dumps([results.queued(), DEAD])}; }}"
 )
 AHEAD_JS = """(words) => { if (words) for (const place of document.querySelectorAll('.arr-queued'))
     place.textContent = words; }"""
@@ -64,7 +64,7 @@ _FULL = results.message(results.QUEUE_FULL) + _IDLE
 NOT_STARTED = f"shown.includes({json.dumps(results.QUEUED)})"
 FULL_JS = (
     "(shown) => !window.arrState.end() ? [] "  # it was overtaken: another has the page
-    f": [{NOT_STARTED} ? {json.dumps(_FULL)} : shown, {json.dumps(_ALIVE)}]"
+    f": [{NOT_STARTED} ? {json.dumps(_FULL)} : shown, {json.dumps(ALIVE)}]"
 )
 LOOKING_JS = stamps.begun("others", results.message("Looks at each question…"))
 NOT_LOOKED_JS = stamps.refused("others", results.message(results.QUEUE_FULL), "")
@@ -225,7 +225,7 @@ def picture_side(look: str, example: Path | None, at: Sequence[Recording]) -> di
 
 
 def answer_side(first: Fresh) -> dict[str, Component]:
-    """The right of the desk: the question, the answers and what they cost."""
+    """The right of the desk: the question (Compare stays where it was pressed), answers and their cost."""
     parts = {}
     with gr.Row(elem_id="arr-ask"):
         parts["question"] = gr.Textbox(
@@ -238,8 +238,8 @@ def answer_side(first: Fresh) -> dict[str, Component]:
             scale=5,
             elem_id="arr-question",
         )
-        parts["go"] = gr.Button("Compare", variant="primary", min_width=110, elem_id="arr-go")
         parts["stop"] = gr.Button("Stop", min_width=70, elem_id="arr-stop")
+        parts["go"] = gr.Button("Compare", variant="primary", min_width=110, elem_id="arr-go")
     show('<p class="arr-message" role="alert"></p>', elem_id="arr-unasked")
     parts["chips"] = show(js_on_load=picking.CHIPS_JS, elem_id="arr-chips")
     parts["watch"] = show(stamps.WATCH, js_on_load=stamps.SCRIPT, elem_id="arr-watch")
@@ -285,7 +285,7 @@ def settings() -> dict[str, Component]:
     with gr.Accordion("Advanced", open=False, elem_id="arr-advanced") as parts["advanced"]:
         with gr.Row():
             parts["tier"] = gr.Dropdown(
-                TIER_CHOICES, value=BY_SHARE, label="Tier: overrides the share"
+                TIER_CHOICES, value=BY_SHARE, label="Tier: overrides the budget"
             )
             parts["allocator"] = gr.Dropdown(
                 ALLOCATOR_CHOICES,
@@ -331,12 +331,12 @@ def about(bundled: bool, runs: str = "") -> str:
 def words() -> str:
     """What the page's words mean, in the terms of the field: what stands in tooltips, for a touch too."""
     pairs = [(look.name, look.title) for look in results.LOOKS.values()]
-    pairs += [pair[:2] for pair in why.MAPS.values()]
+    pairs += [own[:2] for own in (*why.MAPS.values(), *viewer.VIEWS.values())]
     for name, (left, right) in TENSION_ENDS.items():
         pairs.append((f"{left} ↔ {right}", f"Tension: {why.GAUGES[name].term}."))
     items = "".join(f"<dt>{frame.escaped(a)}</dt><dd>{frame.escaped(b)}</dd>" for a, b in pairs)
-    said = "What the words mean"
-    return f'<details class="arr-how"><summary>{said}</summary><dl>{items}</dl></details>'
+    meant = f"<summary>What the words mean</summary><dl>{items}</dl>"
+    return f'<details class="arr-how">{meant}</details>'
 
 
 def theme() -> gr.themes.Base:

@@ -187,6 +187,13 @@ def ratio_words(ratio: float | None) -> str:
     return "about the same"
 
 
+def verdict(text: str, truth: str) -> str:
+    """The mark of an answer whose truth is known."""
+    if score_exact(text, truth):
+        return '<span class="arr-mark arr-right">✓ right</span>'
+    return f'<span class="arr-mark arr-wrong">✗ wrong: it is {escaped(truth)}</span>'
+
+
 def cut_words(look: LookResult) -> str:
     """Where the answer was cut off, in words; such an answer is not judged."""
     if look["ended"] == "length":
@@ -210,9 +217,7 @@ def _answer(key: str, look: LookResult | None, truth: str | None, running: bool)
         if look["done"] and is_cut(look):
             body += f'<p class="arr-cut">{cut_words(look)}</p>'
         elif look["done"] and truth is not None:
-            right = score_exact(look["text"], truth)
-            verdict = "✓ right" if right else f"✗ wrong: it is {escaped(truth)}"
-            mark = f'<span class="arr-mark arr-{"right" if right else "wrong"}">{verdict}</span>'
+            mark = verdict(look["text"], truth)
     elif look is not None and running:
         step, stages = look["stage"], list(STAGES)
         at = stages.index(step) if step in stages else 0

@@ -14,6 +14,7 @@ from arr_coc.page import moments
 from arr_coc.page.changes import Several
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal, sentence_of, spoken
+from arr_coc.page.visit import as_share
 from arr_coc.service import comparing, intake, several
 from arr_coc.service.several import READABLE, SeveralResult
 from arr_coc.service.uploads import source_of
@@ -64,7 +65,7 @@ class SeveralHandlers:
     # --- the page ---
 
     def on_waiting(self) -> str:
-        """How long the answers will wait for their turn, in a sentence; "" where they hardly will."""
+        """How long the answers will wait for their turn, in a sentence; or that it looks."""
         return spoken(self.model.on_waiting() or LOOKING)
 
     def on_ask(self, files: Any, question: Any, percent: Any) -> Iterator[Several]:
@@ -91,7 +92,7 @@ def request_of(files: Any, question: Any, percent: Any) -> several.Request:
     """
     if not isinstance(files, list) or not files:
         raise intake.IntakeError(NOTHING)
-    share = percent / 100 if type(percent) in (int, float) else percent
+    share = as_share(percent)
     sources = [source_of(file, get_upload_folder(), "file", ALLOWED) for file in files]
     moving = [source for source in sources if Path(source).suffix.lower() in MOVING]
     if moving and len(sources) > 1:

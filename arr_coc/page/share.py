@@ -21,11 +21,20 @@ CITATION = """@software{arr_coc_vis,
 }"""
 _LINKS_JS = """
 const fill = () => element.querySelectorAll('[data-query]').forEach((shown) => {
-    const link = arrHome(element) + shown.dataset.query;
+    const query = new URLSearchParams(shown.dataset.query);
+    const asked = document.querySelector('#arr-question textarea')?.value.trim();
+    if (asked) query.set('arr_q', asked);  // the server may not know it yet
+    const link = `${arrHome(element)}?${query}`;
     const text = shown.dataset.frame ? `<iframe src="${link}" ${shown.dataset.frame}></iframe>` : link;
     if (shown.textContent !== text) shown.textContent = text;
 });
-new MutationObserver(fill).observe(element, {childList: true, subtree: true});
+let told = '', until = 0;
+const keep = () => {  // an update that comes just after it takes away what was said of a copy
+    const said = element.querySelector('.arr-said');
+    if (said?.textContent) [told, until] = [said.textContent, Date.now() + 4000];
+    else if (said && Date.now() < until) said.textContent = told;
+};
+new MutationObserver(() => { fill(); keep(); }).observe(element, {childList: true, subtree: true});
 fill();
 // An embedded card opens the whole page on what it shows.
 for (const name of ['pointerdown', 'focusin'])
@@ -39,6 +48,7 @@ element.addEventListener('click', (event) => {
         document.querySelector('.arr-save-said').textContent = 'Saving…';
         trigger('select', {save: save.dataset.save});
     }
+    if (copy) fill();
     if (copy) arrCopy(element.querySelector(copy.dataset.copy), element.querySelector('.arr-said'));
 });
 """

@@ -3,7 +3,7 @@
    Under the page's own viewer (#arr-look) the budget is dragged, and a decision is played once. */
 function arrViewer(root, trigger) {
   const BUDGET = '#arr-budget input[type=range]';
-  const {bounds} = arrPaint, FILM_MS = 4000, SIDE = 640, isMain = Boolean(root.closest('#arr-look'));
+  const {bounds, cellAt} = arrPaint, FILM_MS = 4000, SIDE = 640, isMain = Boolean(root.closest('#arr-look'));
   const pictures = new Map();  // decoded once, so that an update does not flicker
   let view = null, wipe = 100;
   let begun = isMain ? null : -Infinity;  // when the film of the first decision began
@@ -22,10 +22,7 @@ function arrViewer(root, trigger) {
 
   function told(look, row, column, count) {  // what is said of one place; `count`: kept by a dragged budget
     const [h, w] = look.grid, rank = look.places[row][column], near = (map) => map && (map[row][column] / 100).toFixed(2);
-    const index = look.cells.findIndex((cell) => {
-      const [top, left, bottom, right] = bounds(cell, look.grid);
-      return top <= row && row < bottom && left <= column && column < right;
-    });
+    const index = cellAt(look, row, column);
     const side = index < 0 ? 1 : 2 ** look.cells[index][0], isDragged = view === 'kept' && count !== null;
     const passing = look.after ? 'the encoder saw it closely, then it was dropped'
       : look.glance ? 'only in the blurry view of the whole' : 'seen only in passing, mostly coarsely';
@@ -45,7 +42,8 @@ function arrViewer(root, trigger) {
 
   function loses(loss) {  // a probability, in words
     const points = Math.round(100 * loss);
-    return points > 0 ? `loses ${points} points` : points < 0 ? `gains ${-points} points` : 'hardly changes';
+    const much = `${Math.abs(points)} point${Math.abs(points) === 1 ? '' : 's'}`;
+    return points > 0 ? `loses ${much}` : points < 0 ? `gains ${much}` : 'hardly changes';
   }
 
   function mount(box) {
@@ -128,6 +126,7 @@ function arrViewer(root, trigger) {
       document.getElementById('arr-answers')?.classList.add('arr-awaited');
       requestAnimationFrame(function step(now) {
         if (!box.isConnected) document.getElementById('arr-answers')?.classList.remove('arr-awaited');
+        if (!box.isConnected) skipping.forEach((name) => removeEventListener(name, leaveOff, true));
         if (!skip || !box.isConnected) return;  // another viewer in its place goes on with it
         const t = Math.max(0, now - start) / FILM_MS;
         if (t >= 1) return skip();
@@ -136,13 +135,9 @@ function arrViewer(root, trigger) {
       });
     }
     function point(row, column) {
-      const [h, w] = look.grid, index = look.cells.findIndex((cell) => {
-        const [top, left, bottom, right] = bounds(cell, look.grid);
-        return top <= row && row < bottom && left <= column && column < right;
-      });
-      place = [Math.max(0, Math.min(h - 1, row)), Math.max(0, Math.min(w - 1, column))];
-      const [top, left, bottom, right] = index < 0
-        ? [place[0], place[1], place[0] + 1, place[1] + 1] : bounds(look.cells[index], look.grid);
+      const [h, w] = look.grid, index = cellAt(look, row, column);
+      place = [row, column];
+      const [top, left, bottom, right] = bounds(look.cells[index] ?? [0, row, column], look.grid);
       Object.assign(cursor.style, {top: `${100 * top / h}%`, left: `${100 * left / w}%`,
         height: `${100 * (bottom - top) / h}%`, width: `${100 * (right - left) / w}%`});
       cursor.hidden = view === 'sized';

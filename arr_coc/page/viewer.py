@@ -115,7 +115,6 @@ def viewer(
     picture: str,
     size: tuple[int, int],
     where: Where | None,
-    name: str = "arr",
     asked: Sequence[Asked] = (),
     mattered: Mattered | None = None,
     opens: str = "",
@@ -126,7 +125,6 @@ def viewer(
         picture: a `data:` URL.
         size: `(width, height)` of the picture, for its aspect.
         where: the decision; None shows the picture alone.
-        name: sets radios of several viewers on one page apart.
         mattered: which kept places the answer hangs on, where that was asked.
         opens: the view to show at once; empty for the one that was chosen last.
         asked: questions whose things light up on the picture, to be asked by a click.
@@ -142,9 +140,9 @@ def viewer(
         body += f'<p class="arr-about">{ROLLS}</p>' * is_long(size)
         return f'<div class="{kind}" style="{aspect}">{body}</div>'
     radios = "".join(
-        f'<input type="radio" name="{name}-view" id="{name}-view-{key}" value="{key}" '
+        f'<input type="radio" name="arr-view" id="arr-view-{key}" value="{key}" '
         f'data-alt="{escaped(alt)}"{" checked" * (key == FIRST)}>'
-        f'<label for="{name}-view-{key}" title="{escaped(title)}">{label}</label>'
+        f'<label for="arr-view-{key}" title="{escaped(title)}">{label}</label>'
         for key, (label, title, alt) in VIEWS.items()
         if key != "mattered" or mattered
     )

@@ -10,9 +10,8 @@ from typing import TypedDict
 from PIL import Image
 
 from arr_coc.page.frame import COPY_JS, HOME_JS, data_url, escaped, source
-from arr_coc.page.results import message
+from arr_coc.page.results import message, verdict
 from arr_coc.page.viewer import picture_url
-from arr_coc.scoring import score_exact
 from arr_coc.service.choosing import BUDGET, Contest, Tried
 
 CODE = source("you.js")
@@ -95,9 +94,7 @@ def score(contest: Contest) -> str:
     if yours == 0:
         return "Nobody needed a token: from the question alone it says what the full look says."
     if yours is None and its is None:
-        return (
-            f"Neither your {tokens} tokens nor its own {len(contest['own']['places'])} were enough."
-        )
+        return f"Neither the {tokens} you spent nor its own {len(contest['own']['places'])} were enough."
     if yours is None:
         return f"Your {tokens} were not enough; the model needed {its}."
     if its is None:
@@ -109,9 +106,9 @@ def boast(question: str, contest: Contest) -> str:
     """The score to share, in the person's own words; the page's address follows it."""
     said = score(contest)
     pairs = (
-        ("Nobody needed a token", "Nobody needed a token"), ("You both needed", "The model and I needed"),
-        ("You needed", "I needed"), ("your ", "my "), ("Your ", "My "), ("it needed", "the model needed"),
-        ("its own", "the model's own"),
+        ("You both needed", "The model and I needed"),
+        ("You needed", "I needed"), ("you spent", "I spent"), ("Your ", "My "),
+        ("it needed", "the model needed"), ("its own", "the model's own"),
     )  # fmt: skip
     for yours, mine in pairs:
         said = said.replace(yours, mine)
@@ -146,9 +143,7 @@ def _answer(text: str, truth: str | None) -> str:
     words = f"<b>{escaped(text) or '(no words came)'}</b>"
     if truth is None:
         return words
-    right = score_exact(text, truth)
-    verdict = "✓ right" if right else f"✗ wrong: it is {escaped(truth)}"
-    return f'{words} <span class="arr-mark arr-{"right" if right else "wrong"}">{verdict}</span>'
+    return f"{words} {verdict(text, truth)}"
 
 
 def _buttons(spent: bool) -> str:

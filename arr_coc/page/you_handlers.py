@@ -17,6 +17,7 @@ from arr_coc.page.changes import UNCHANGED, Played
 from arr_coc.page.drawn import all_kinds, good_kinds, new_picture
 from arr_coc.page.model_handlers import PATIENCE_S, ModelHandlers
 from arr_coc.page.refusals import refusal, sentence_of, spoken
+from arr_coc.page.tuning import sent
 from arr_coc.page.visit import Visit
 from arr_coc.service import choosing, comparing, intake
 from arr_coc.service.choosing import Contest
@@ -71,8 +72,7 @@ class YouHandlers:
 
     def on_round(self, event: gr.EventData, **inputs: Any) -> Played:
         """Another picture was asked for: a new one, or the picture and question above (a `Visit`)."""
-        sent = event._data if isinstance(event._data, dict) else {}
-        if sent.get("you") == "above":
+        if sent(event, "you") == "above":
             return self._begun(lambda: self._above(Visit(**inputs)))
         return self._begun(self._drawn)
 
@@ -108,7 +108,7 @@ class YouHandlers:
         try:
             if not playing:
                 raise intake.IntakeError(NO_ROUND)
-            places = event._data.get("places") if isinstance(event._data, dict) else None
+            places = sent(event, "places")
             host = self.model.loader.get()
             request = request_of(host, playing["picture"], playing["question"], places)
             contest = self._contest(request)
