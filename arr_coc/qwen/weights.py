@@ -29,6 +29,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 TRAINING = "training.json"  # what went into the weights; never needed to load them
 NEVER_READ = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")  # pickles run code when read
 FORMAT_VERSION = 3  # since 3 the square of focus is a share of the tokens; before, focus itself
+NARROW = ("scan",)  # parts that are stored in bfloat16
 LFS_POINTER = b"version https://git-lfs"
 INSTEAD = "The bundled model's own weights are used in their place."
 OnBadWeights = Literal["raise", "notice"]
@@ -244,7 +245,10 @@ def _tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
 def save_components(
     parts: Components, folder: Path, *, base: str, embedding_size: int, fingerprint: str
 ) -> None:
-    """Write ARR-COC weights as `load_components` reads them; the last three say for which base."""
+    """Write ARR-COC weights as `load_components` reads them; the last three say for which base.
+
+    Numbers are float32; the matrices of `NARROW` parts, which learn and work in bfloat16, are that.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "format_version": FORMAT_VERSION,
@@ -257,8 +261,16 @@ def save_components(
         "parts": parts.sizes(),
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-    tensors = {key: t.detach().float().cpu().contiguous() for key, t in parts.state_dict().items()}
+    tensors = {
+        key: tensor.detach().to("cpu", _stored_dtype(key, tensor)).contiguous()
+        for key, tensor in parts.state_dict().items()
+    }
     save_file(tensors, folder / WEIGHTS)
+
+
+def _stored_dtype(key: str, tensor: torch.Tensor) -> torch.dtype:
+    is_narrow = tensor.ndim > 1 and key.split(".")[0] in NARROW
+    return torch.bfloat16 if is_narrow else torch.float32
 
 
 def _folder(name: str, revision: str | None) -> Path:
