@@ -88,8 +88,7 @@ def identity(settings: Settings) -> dict[str, Any]:
     about |= other_words(settings.manner, settings.instruction)
     more = (*MORE, *OF_A_SET) if settings.dataset else MORE
     about |= {name: value for name in more if (value := getattr(settings, name))}
-    device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if (dtype := default_dtype(device, settings.dtype)) != torch.float32:
+    if (dtype := default_dtype(device_of(settings), settings.dtype)) != torch.float32:
         about["dtype"] = str(dtype).removeprefix("torch.")
     if not (source or settings.easy_vqa):
         about["seed"] = settings.seed
@@ -97,6 +96,11 @@ def identity(settings: Settings) -> dict[str, Any]:
         about["groups"] = settings.groups
         about["pace"] = _numbers(trained).get("pace")  # clips are decided by it
     return about | {"size": "x".join(map(str, settings.size))}
+
+
+def device_of(settings: Settings) -> torch.device:
+    """Where answers are made: the device that is named, or else what the machine has."""
+    return torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def _numbers(weights: Path) -> dict[str, Any]:

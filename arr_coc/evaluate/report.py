@@ -13,7 +13,7 @@ import torch
 from arr_coc import provenance
 from arr_coc.evaluate import plots, store, summary
 from arr_coc.evaluate.control import read, summarise_control, write_control
-from arr_coc.evaluate.identity import MODULE, TIMES, identity, known_commands
+from arr_coc.evaluate.identity import MODULE, TIMES, device_of, identity, known_commands
 from arr_coc.evaluate.questions import Source
 from arr_coc.evaluate.rows import budget_tokens
 from arr_coc.evaluate.settings import Settings, methods_of
@@ -59,8 +59,7 @@ def write_report(settings: Settings, source: Source, started: float) -> dict[str
     out = settings.out
     table = store.merge_parts(out)
     timed = out / TIMES
-    device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    header, own = provenance.header(MODULE, settings.words, device), identity(settings)
+    header, own = provenance.header(MODULE, settings.words, device_of(settings)), identity(settings)
     report = {
         "what": f"{source.name} on {own['base']}",
         **header,

@@ -48,8 +48,10 @@ element.addEventListener('click', (event) => {
         document.querySelector('.arr-save-said').textContent = 'Saving…';
         trigger('select', {save: save.dataset.save});
     }
-    if (copy) fill();
-    if (copy) arrCopy(element.querySelector(copy.dataset.copy), element.querySelector('.arr-said'));
+    if (copy) {
+        fill();
+        arrCopy(element.querySelector(copy.dataset.copy), element.querySelector('.arr-said'));
+    }
 });
 """
 SCRIPT = HOME_JS + COPY_JS + _LINKS_JS
