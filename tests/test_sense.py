@@ -57,7 +57,7 @@ def test_what_the_page_wrote_is_read_as_a_prior(file):
     people = People.read(file)
     found = people.target("how many cups are there")
     assert (found.compress, found.exploit, found.focus) == pytest.approx((0.2, 0.4, 0.6))
-    assert people.questions == ["how many cups are there"]
+    assert people.questions == [QUESTION]
 
 
 def test_nothing_but_the_told_is_kept(file):
@@ -79,7 +79,7 @@ def test_a_second_press_changes_the_answer(file):
     assert len({row["label"] for row in rows(file)}) == 3
     with file.open("a") as written:
         written.write(json.dumps(other) + "\n")
-    assert People.read(file).questions == ["where is it"]  # 1 yes, 2 no; doubled it were 2 and 2
+    assert People.read(file).questions == ["Where is it?"]  # 1 yes, 2 no; doubled it were 2 and 2
 
 
 @pytest.mark.parametrize(

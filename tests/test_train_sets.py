@@ -129,7 +129,8 @@ def test_the_report_asks_pictures_that_were_not_trained_on(folder, straight):
     assert held and trained and not held & trained and len(held | trained) >= 10
     assert held == {one.key for one in Folder(folder, part=Part("held-out", 0.3)).listed[:4]}
     found = record["evaluation"]
-    assert found["questions"] == {"part": "held-out", "share": 0.3, "n": len(held)}
+    told = {"part": "held-out", "share": 0.3, "n": len(held), "chose_the_checkpoint": True}
+    assert found["questions"] == told
     for share in ("0.05", "0.1", "0.2"):
         for method in ("training-free", "learned"):
             entry = found[share][method]
