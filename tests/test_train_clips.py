@@ -70,7 +70,8 @@ def test_what_moves_is_lifted_where_it_holds_the_answers(taught):
     assert numbers.free.grad[1] < 0  # more boost, less loss
 
 
-def test_questions_learn_to_ask_for_what_moves_or_not(taught):
+def test_questions_learn_to_ask_for_what_moves_or_not(taught, monkeypatch):
+    monkeypatch.setattr(clips, "BATCH", 4)
     moving = [replace(with_evidence(one, moving=True), asked=torch.ones(1, 8)) for one in taught]
     moving = [one for one in moving if one.evidence.sum()]
     still = [
