@@ -27,6 +27,7 @@ ANY = f"{LARGE} --hand any"
 FOUR = "--methods stock downsample divprune arr-coc"
 CONTROLS = "random uniform centre random-around uniform-around random-after uniform-after"
 PEERS = "pixelprune fastv visionzip cdpruner dart vicrop"
+EVERY = f"{FOUR} {CONTROLS} {PEERS} arr-coc-after arr-coc-free"
 HELD_OUT = "--hand fxemoji --kinds colour exists where leftmost number"
 USUAL = "Answer the question using a single word or phrase."
 TURNED_OFF = (
@@ -40,10 +41,8 @@ MANNERS = {"plain": "plain", "lower": "lower", "bare": "bare", "please": "please
 def scenes_steps(many: int, few: int) -> dict[str, str]:
     """`results/scenes`: `many` questions a kind of the four methods at a fifth, `few` of all else."""
     base = f"{EVALUATE} {WEIGHTS} {ANY} --out results/scenes"
-    ours = " ".join(("arr-coc-after", "arr-coc-free"))
-    every = f"{FOUR} {CONTROLS} {PEERS} {ours}"
     return {
-        "every method": f"{base} --block 4 --n {few} --budgets 0.2 {every}",
+        "every method": f"{base} --block 4 --n {few} --budgets 0.2 {EVERY}",
         "budgets": f"{base} --n {few} --budgets 0.05 0.1 0.4 {FOUR} arr-coc-after",
         "budgets, nothing trained": f"{base} --n {few} --budgets 0.05 0.1 0.4 --methods arr-coc-free",
         "by need": f"{base} --n {few} --budgets 0.2 --methods stock arr-coc arr-coc-auto",
@@ -54,9 +53,8 @@ def scenes_steps(many: int, few: int) -> dict[str, str]:
 def time_step(few: int) -> dict[str, str]:
     """Seconds to the first word of every method, one question at a time: on an idle machine, alone."""
     clock = "--time 3 --time-budgets 0.05 0.1 0.2 0.4 --time-threads 2"
-    every = f"{FOUR} {CONTROLS} {PEERS} arr-coc-after arr-coc-free"
     alone = EVALUATE.replace("--workers {workers} ", "")
-    asked = f"{ANY} --n {few} --budgets 0.2 {every} {clock}"
+    asked = f"{ANY} --n {few} --budgets 0.2 {EVERY} {clock}"
     return {"time": f"{alone} {WEIGHTS} {asked} --out results/scenes"}
 
 
