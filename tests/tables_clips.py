@@ -92,8 +92,7 @@ def pace_block() -> str:
         f"Learned from {report['questions_learned_from']:,} questions about drawn clips; what is kept was "
         f"compared on {told['n']:,} others, answers on {told['asked']:,}: development clips of 8 moments "
         "at a fifth of the tokens. In bold what the weights bring: the brief's, unless others answer more "
-        "than its interval allows. Made with "
-        f"`{report['command']}`."
+        f"than its interval allows. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

@@ -50,7 +50,7 @@ LEAST = (
 LEAST_RELEVANCE = 1e-9
 STEPS, RATE, BATCH = 200, 0.05, 16
 NEW_TOKENS = 8
-BEGIN = "start"
+BEGIN = "start"  # the name of the numbers where training begins
 LIGHT = Pace(0.3, 1.2, 0.0)  # less of both than the brief has
 MOTION_STEPS, MOTION_RATE = 600, 3e-3
 
