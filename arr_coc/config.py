@@ -23,7 +23,7 @@ TIER_NAMES = (*TIERS, QUESTION_TIER)
 SHARE = 0.20
 # Or as many as the answer takes: shares of the tokens that are read one after the other, while the first
 # word is unsure (its entropy, in nats, is above UNSURE; trained weights may bring a bound of their own).
-AUTO, AUTO_SHARES, UNSURE = "auto", (0.05, 0.10, 0.20), 0.3
+AUTO, AUTO_SHARES, UNSURE = "auto", (0.10, 0.20), 0.3
 MINIMUM_BUDGET = 4
 # A glance takes one token in so many of the image's, but as many as it takes to find things (6 x 6, or
 # 8 x 8) as long as that is at most one in GLANCE_AT_MOST. By context: weights are trained for one size.

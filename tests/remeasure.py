@@ -39,14 +39,14 @@ MANNERS = {"plain": "plain", "lower": "lower", "bare": "bare", "please": "please
 
 
 def scenes_steps(many: int, few: int) -> dict[str, str]:
-    """`results/scenes`: `many` questions a kind of the four methods at a fifth, `few` of all else."""
+    """`results/scenes`: `many` questions a kind of five methods at a fifth, `few` of all else."""
     base = f"{EVALUATE} {WEIGHTS} {ANY} --out results/scenes"
     return {
         "every method": f"{base} --block 4 --n {few} --budgets 0.2 {EVERY}",
         "budgets": f"{base} --n {few} --budgets 0.05 0.1 0.4 {FOUR} arr-coc-after",
         "budgets, nothing trained": f"{base} --n {few} --budgets 0.05 0.1 0.4 --methods arr-coc-free",
         "by need": f"{base} --n {few} --budgets 0.2 --methods stock arr-coc arr-coc-auto",
-        "a fifth": f"{base} --n {many} --budgets 0.2 {FOUR}",
+        "a fifth": f"{base} --n {many} --budgets 0.2 {FOUR} cdpruner",
     }
 
 
@@ -112,7 +112,7 @@ def first_word_steps() -> dict[str, str]:
     return {
         name: f"{start} --size {side} {side} --repetitions 3 --out results/{name}.json"
         for name, side in (("first-word", 1024), ("first-word-512", 512))
-    } | {"bundled times": "arr_coc.benchmark --shapes bundled --resume"}
+    } | {"bundled times": "arr_coc.benchmark --shapes bundled --image-tokens 256 1024 --resume"}
 
 
 def steps(many: int, few: int) -> dict[str, str]:
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the commands, run none")
     parser.add_argument("--only", nargs="+", metavar="STEP", help="some of the steps")
     parser.add_argument("--many", type=int, default=100,
-                        help="questions a kind of four methods (default %(default)s)")  # fmt: skip
+                        help="questions a kind of five methods (default %(default)s)")  # fmt: skip
     parser.add_argument("--few", type=int, default=8,
                         help="questions a kind of most else (default %(default)s)")  # fmt: skip
     parser.add_argument("--workers", type=int, default=2, help="(default %(default)s)")

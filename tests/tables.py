@@ -97,7 +97,9 @@ def evaluation_block() -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, entry in fifth.items():
-        if name not in CONTROLS:
+        if (
+            name not in CONTROLS and name in times
+        ):  # what reads fewer tokens was not timed beside them
             cells = [NEWCOMERS_WORDS.get(name, WORDS[name])]
             cells += [percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += _clock_cells(times.get(name))
@@ -160,7 +162,8 @@ def _all_asked(summary: dict) -> str:
         for name in named
     )
     least = [kind["n"] for kind in summary["kinds"] if kind["counts"]]
-    asked = f"{min(least)} to {max(least)} of a kind, all kinds alike"
+    each = " to ".join(f"{n}" for n in sorted({min(least), max(least)}))
+    asked = f"{each} of a kind, all kinds alike"
     return f" {len(named)} methods were asked {most:,} ({asked}): {found}."
 
 
@@ -194,11 +197,12 @@ def variants_block(name: str) -> str:
     """What each part or choice of ARR-COC is worth: its accuracy, and how far ARR-COC is above it."""
     summary = json.loads((RESULTS / name / "summary.json").read_text())
     leads = {e["against"]: e["overall"] for e in summary["pairs"]}
-    rows = ["| ARR-COC | | right | ARR-COC minus it | place kept |", "|---|---|---|---|---|"]
+    heads = ["ARR-COC", "", "right", *["ARR-COC minus it"] * bool(leads), "place kept"]
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for e in summary["methods"]:
         short, lead = e["method"].removeprefix("arr-coc-"), percent(leads.get(e["method"]), "+")
-        cells = [short, WORDS[e["method"]], percent(e["overall"]), lead, percent(e["coverage"])]
-        rows.append(f"| {' | '.join(cells)} |")
+        cells = [short, WORDS[e["method"]], percent(e["overall"]), *[lead] * bool(leads)]
+        rows.append(f"| {' | '.join([*cells, percent(e['coverage'])])} |")
     return f"{made_by(summary)}\n\n" + "\n".join(rows) + "\n"
 
 

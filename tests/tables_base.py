@@ -18,7 +18,7 @@ COLUMNS = {
     "large world, 512": ("--world large --size 512 512 --hand any",),
     "large world, 1024": ("--world large --size 1024 1024 --hand any",),
     "a hand held out, 512": ("--size 512 512 --hand twemoji",),
-    "small world, home hand": ("--methods stock --n",),
+    "small world, home hand": ("-home",),
     "clips": ("--world clips",),
 }
 WEAK = 0.6  # of right answers, below which a kind is named

@@ -19,6 +19,12 @@ from arr_coc.realizing import Realizer
 QUESTION, TOLERANCE = "what number is on the small sign?", 1e-5
 
 
+@pytest.fixture(autouse=True)
+def three_rounds(monkeypatch):
+    """One more than there are: what a round appends to is then appended to as well."""
+    monkeypatch.setattr(settings, "AUTO_SHARES", (0.05, 0.1, 0.2))
+
+
 @pytest.fixture
 def never_sure(monkeypatch):
     monkeypatch.setattr(rounds, "UNSURE", -1.0)

@@ -118,7 +118,7 @@ def _reading(scores: dict) -> list[str]:
     size, seed = _by_size(scores)[1]["size"], _by_size(scores)[0]["first_seed"]
     world = " --world large" * (LARGE in scores)
     return [
-        f"Below {100 * WEAK:.0f} % even in full: {', '.join(weak)}.",
+        *[f"Below {100 * WEAK:.0f} % even in full: {', '.join(weak)}."] * bool(weak),
         f"Less than half as often right at {size[0]} x {size[1]} as in full, the detail being too small",
         f"there: {', '.join(lost)}. That is what ARR-COC is for.",
         "Guessing scores 1/2 in exists, 1/4 in where and count, about 1/7 in setting, less elsewhere.",

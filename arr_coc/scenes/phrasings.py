@@ -2,7 +2,13 @@
 
 from arr_coc.scenes.drawing import Rng
 
-PLURALS = {"fish": "fish", "butterfly": "butterflies", "leaf": "leaves", "scissors": "scissors"}
+PLURALS = {
+    "fish": "fish",
+    "butterfly": "butterflies",
+    "cactus": "cactuses",
+    "leaf": "leaves",
+    "scissors": "scissors",
+}
 
 PHRASES = {
     "colour": (

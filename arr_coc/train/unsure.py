@@ -4,9 +4,9 @@
         --size 1024 1024 --out runs/arr-coc-unsure
 
 Questions about development scenes are answered from the usual share, and from rounds under several bounds;
-the bound that reads the fewest tokens and loses no more than `--loss` is written into OUT's `config.json`,
-beside the same weights. `unsure.json` there says what every bound came to, by kind. Nothing else is
-trained. The last stdout line is JSON.
+the bound that reads the fewest tokens and loses no more than `--loss` (where all lose more, the one that
+loses least) is written into OUT's `config.json`, beside the same weights. `unsure.json` there says what
+every bound came to, by kind. Nothing else is trained. The last stdout line is JSON.
 """
 
 import argparse
@@ -82,9 +82,10 @@ def compared(usual: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def chosen(found: dict[float, dict[str, Any]], loss: float) -> float:
-    """The bound that reads least and loses at most so much; the lowest where all lose more."""
-    allowed = [bound for bound, own in found.items() if own["minus_usual"]["value"] >= -loss]
-    return min(allowed, key=lambda bound: found[bound]["share"]["all"]["mean"], default=min(found))
+    """The bound that reads least and loses at most so much, or no more than every other one."""
+    least = min(-loss, max(own["minus_usual"]["value"] for own in found.values()))
+    allowed = [bound for bound, own in found.items() if own["minus_usual"]["value"] >= least]
+    return min(allowed, key=lambda bound: found[bound]["share"]["all"]["mean"])
 
 
 def parser() -> argparse.ArgumentParser:
