@@ -97,9 +97,8 @@ def evaluation_block() -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, entry in fifth.items():
-        if (
-            name not in CONTROLS and name in times
-        ):  # what reads fewer tokens was not timed beside them
+        # What reads fewer tokens than the others was not timed beside them.
+        if name not in CONTROLS and name in times:
             cells = [NEWCOMERS_WORDS.get(name, WORDS[name])]
             cells += [percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += _clock_cells(times.get(name))

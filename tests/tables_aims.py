@@ -9,8 +9,7 @@ from arr_coc.evaluate.summary import comparable, same_questions
 from arr_coc.peers.before import Control
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import STOCK
-from tests.tables_shared import BUDGET, Aim, aims_table, percent
-from tests.tables_training import AUTO_LOSS, AUTO_TOKENS
+from tests.tables_shared import AUTO_LOSS, AUTO_TOKENS, BUDGET, Aim, aims_table, percent
 
 EVALUATION = Path(__file__).parent.parent / "results" / "scenes" / "summary.json"
 KEPT = {0.2: 0.99, 0.1: 0.98, 0.05: 0.95}  # of stock's right answers, at these shares of the tokens

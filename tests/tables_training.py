@@ -3,16 +3,12 @@
 import json
 from pathlib import Path
 
-from tests.tables_shared import WEIGHTS, base_of, marked, percent
+from tests.tables_shared import AUTO_LOSS, AUTO_TOKENS, WEIGHTS, base_of, marked, percent
 
 RESULTS = Path(__file__).parent.parent / "results"
 MEMORY, LABELS = RESULTS / "training-memory.json", RESULTS / "labels.json"
 TENSIONS = RESULTS / "tensions.json"
 UNSURE = WEIGHTS / "unsure.json"
-AUTO_TOKENS, AUTO_LOSS = (
-    0.12,
-    0.005,
-)  # of all tokens, and of the questions, that share "auto" may take
 # What the tensions should do, as `arr_coc.tensions` calls it, in words.
 BARS = {
     "compress, whole less fine": "compress, asked for the whole less asked to read: at least",

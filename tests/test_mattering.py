@@ -26,9 +26,9 @@ def picture():
     return make_scene(950_000_000, size=(256, 256)).image
 
 
-def answered_rightly(host):
-    """The first scene and number asked for that the focused look reads."""
-    for seed in range(950_000_000, 950_000_100):
+def answered_rightly(host, since=950_000_000):
+    """The first scene from a seed on, and number asked for, that the focused look reads."""
+    for seed in range(since, since + 100):
         scene = make_scene(seed, size=(512, 512))
         for question in (q for q in scene.questions if q.kind == "number"):
             if host.generate(scene.image, question.text).text == question.answer:
@@ -116,11 +116,11 @@ def test_nothing_to_ask_is_refused(tiny, picture):
 
 
 def test_a_question_is_examined_from_picture_to_confirmation(bundled):
-    scene, question = answered_rightly(bundled)
+    scene, question = answered_rightly(bundled, 950_000_003)  # few places say its answer
     plain = describe_mattering(bundled, scene.image, question.text)
     assert plain["answer"] == bundled.generate(scene.image, question.text).text
     assert len(plain["places"]) == len(plain["loss"]) == 51
-    assert 0 < len(plain["smallest"]) < len(plain["places"]) and max(plain["loss"]) > 0
+    assert 0 < len(plain["smallest"]) < 40 and max(plain["loss"]) > 0
     best = max(range(51), key=plain["loss"].__getitem__)
     assert best in plain["smallest"]
     kept = bundled.realize(scene.image, question.text).allocation

@@ -21,6 +21,7 @@ def test_the_bound_that_reads_least_and_loses_little_is_chosen():
     found = {0.1: entry(0.0, 0.18), 0.5: entry(-0.004, 0.11), 1.0: entry(-0.02, 0.06)}
     assert unsure.chosen(found, 0.005) == 0.5
     assert unsure.chosen(found, 0.03) == 1.0
+    assert unsure.chosen({0.1: entry(-0.1, 0.18), 0.5: entry(-0.2, 0.1)}, 0.005) == 0.1
 
 
 def test_where_all_bounds_lose_much_the_one_that_loses_least_and_reads_least_is_chosen():
