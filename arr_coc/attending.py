@@ -6,6 +6,7 @@ Level 0 is one native token; level l covers `2^l x 2^l` tokens with one, cut at 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -102,8 +103,16 @@ def uniform(grid: tuple[int, int], budget: int) -> Allocation:
     Raises:
         ValueError: for a budget outside [1, h*w].
     """
+    check_budget(budget, grid[0] * grid[1])
+    index = _evenly(tuple(grid), budget)
+    return native_allocation(index, grid, torch.full((budget,), 0.5))
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # what is kept serves anywhere
+def _evenly(grid: tuple[int, int], budget: int) -> Tensor:
+    """`(budget,)` raster index of the places of `uniform`."""
     h, w = grid
-    check_budget(budget, h * w)
     rows = min(h, budget, max(1, round((budget * h / w) ** 0.5)))
     columns = min(w, max(1, budget // rows))
     ys = ((torch.arange(rows) + 0.5) * h / rows).long()
@@ -115,8 +124,7 @@ def uniform(grid: tuple[int, int], budget: int) -> Allocation:
     order = torch.sort((torch.arange(h * w, dtype=torch.float64) * golden) % 1, stable=True).indices
     free = order[~taken[order]][: budget - int(taken.sum())]
     taken[free] = True
-    index = taken.nonzero()[:, 0]
-    return native_allocation(index, grid, torch.full((budget,), 0.5))
+    return taken.nonzero()[:, 0]
 
 
 def native_allocation(index: Tensor, grid: tuple[int, int], relevance: Tensor) -> Allocation:

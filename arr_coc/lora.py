@@ -28,7 +28,7 @@ class EncoderLoRA(nn.Module):
         self.seen_down = nn.Parameter(torch.randn(blocks, width, rank) / width**0.5)
         self.seen_up = nn.Parameter(torch.zeros(blocks, rank, 2 * width))
 
-    def of_kept(self, block: int, value: Tensor) -> list[Tensor]:
+    def of_kept(self, block: int, value: Tensor) -> Tensor:
         """What to add to the queries, keys (both before their rotary embedding) and values of kept cells.
 
         Args:
@@ -36,19 +36,21 @@ class EncoderLoRA(nn.Module):
             value: `(1, heads, P, head_dim)` of P patches.
 
         Returns:
-            Three as `value`.
+            `(P, 3, heads, head_dim)`: three of each patch.
         """
-        return _low_rank(value, self.kept_down[block], self.kept_up[block])
+        return _low_rank(value, self.kept_down[block, None], self.kept_up[block, None])[0]
 
-    def of_seen(self, block: int, value: Tensor) -> list[Tensor]:
-        """The same of a glance's keys and values: two as `value`."""
-        return _low_rank(value, self.seen_down[block], self.seen_up[block])
+    def of_seen(self, values: Tensor) -> Tensor:
+        """The same of a glance's keys and values, of every block at once.
+
+        `(blocks, heads, P, head_dim)` -> two of each patch: `(blocks, P, 2, heads, head_dim)`.
+        """
+        return _low_rank(values, self.seen_down, self.seen_up)
 
 
-def _low_rank(value: Tensor, down: Tensor, up: Tensor) -> list[Tensor]:
-    """`(1, heads, P, head_dim)` through two matrices -> as many of that shape as `up` is wide."""
-    _, heads, patches, head_dim = value.shape
-    rows = value[0].transpose(0, 1).reshape(patches, heads * head_dim)
+def _low_rank(values: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """`(blocks, heads, P, head_dim)` through two matrices a block -> `(blocks, P, M, heads, head_dim)`."""
+    blocks, heads, patches, head_dim = values.shape
+    rows = values.transpose(1, 2).reshape(blocks, patches, heads * head_dim)
     out = rows @ down.to(rows.dtype) @ up.to(rows.dtype)
-    parts = out.view(patches, -1, heads, head_dim)  # (P, 2 or 3, heads, head_dim)
-    return [part.transpose(0, 1)[None] for part in parts.unbind(1)]
+    return out.view(blocks, patches, -1, heads, head_dim)

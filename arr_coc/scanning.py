@@ -80,9 +80,18 @@ class Phrases(nn.Module):
         there = words.are_there[:, :, None]
         read = self.inward(self.norm(words.each)) * there
         for around in self.around:
-            read = read + around(F.gelu(read).transpose(1, 2)).transpose(1, 2) * there
+            read = read + along(F.gelu(read), around) * there
         shares = self.chosen(read).masked_fill(~there, float("-inf")).softmax(1)
         return self.outward(torch.einsum("blk,bld->kbd", shares, read))
+
+
+def along(words: Tensor, around: nn.Conv1d) -> Tensor:
+    """`(B, L, D)` convolved along L, as a matrix product: torch's own is slow where words lie apart."""
+    (apart,), length = around.dilation, words.shape[1]
+    padded = F.pad(words, (0, 0, apart, apart))
+    taps = [padded[:, start : start + length] for start in (0, apart, 2 * apart)]
+    weight = around.weight.transpose(1, 2).flatten(1)  # (D, 3 D), as the taps lie
+    return F.linear(torch.cat(taps, 2), weight, around.bias)
 
 
 class Hop(nn.Module):
@@ -188,14 +197,14 @@ class ScanMatch(nn.Module):
 
     def see(self, samples: Tensor) -> Tensor:
         """`(B, 3, FINE * h, FINE * w)` sRGB in [0, 1] -> `(B, width, h, w)`, whatever is asked."""
-        seen = (samples.float() - 0.5) * CONTRAST
+        # Anew: a single picture passes for contiguous with any strides, and would take a slower way.
+        seen = samples.float().clone(memory_format=torch.channels_last)
+        seen = seen.sub_(0.5).mul_(CONTRAST)
         # In bfloat16 where a CPU is fast in it, but as autocast has it while training. Not of one column:
         # oneDNN's convolution in tiles reads memory there that nobody wrote.
         columns = seen.shape[-1] // FINE
         fast = seen.device.type == "cpu" and not self.training and has_tiles() and columns > 1
         with torch.autocast("cpu", torch.bfloat16) if fast else nullcontext():
-            # Anew: a single picture passes for contiguous with any strides, and would take a slower way.
-            seen = seen.clone(memory_format=torch.channels_last)
             for halving, norm in zip(self.halvings, self.norms, strict=True):
                 seen = F.gelu(norm(halving(seen)))
             return self.mixed(seen).float()

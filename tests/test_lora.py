@@ -75,9 +75,9 @@ def test_a_rotation_of_its_own_is_seen(tiny, image, lora, no_grad, monkeypatch):
 
 def unrotated(self, block, query, key, value):
     """A mutant: corrections that are not turned to their positions."""
-    by_query, by_key, by_value = self.lora.of_kept(block, value)
-    return tuple(a + self.strength * b for a, b in
-                 ((query, by_query), (key, by_key), (value, by_value)))  # fmt: skip
+    three = self.lora.of_kept(block, value).unbind(1)
+    pairs = zip((query, key, value), three)
+    return tuple(own + self.strength * by.transpose(0, 1) for own, by in pairs)
 
 
 def test_everything_kept_is_stock_bit_for_bit(tiny, image, lora, no_grad):

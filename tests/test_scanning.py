@@ -43,6 +43,14 @@ def words_of(*lengths, seed=0):
     return Words.of_all([Words.of_one(torch.randn(n, SIZE, generator=generator)) for n in lengths])
 
 
+@pytest.mark.parametrize("apart", scanning.APART)
+def test_words_are_read_along_as_a_convolution_does(apart):
+    torch.manual_seed(0)
+    around, words = torch.nn.Conv1d(5, 6, 3, padding=apart, dilation=apart), torch.randn(2, 4, 5)
+    expected = around(words.transpose(1, 2)).transpose(1, 2)
+    assert torch.allclose(scanning.along(words, around), expected, atol=1e-5)
+
+
 @pytest.fixture(params=[0, 2], ids=["at once", "with hops"])
 def hops(request):
     return request.param

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from kornia.filters import gaussian_blur2d
 
-from arr_coc.texture import CHANNELS, INDEX, texture
+from arr_coc import texture as module
+from arr_coc.texture import CHANNELS, INDEX, SURROUND_SIGMA, SURROUND_SIZE, surround, texture
 
 GRID = (8, 10)
 
@@ -43,6 +45,16 @@ def test_red_picture_fills_red_and_leaves_green_and_blue_empty():
     assert channel(image, "red", (2, 2)).eq(1).all()
     assert channel(image, "green", (2, 2)).eq(0).all()
     assert channel(image, "green_red", (2, 2)).min() > 0.7  # a* of pure red is +80
+
+
+@pytest.mark.parametrize("as_matrix", [True, False])
+@pytest.mark.parametrize("size", [(96, 200), (7, 60), (1, 1)])
+def test_the_surround_is_kornias_blur(size, as_matrix, monkeypatch):
+    maps = torch.rand(2, 3, *size, generator=torch.Generator().manual_seed(0)) * 100
+    monkeypatch.setattr(module, "BLUR_AS_MATRIX", 1000 if as_matrix else 0)
+    blurred = gaussian_blur2d(maps, (SURROUND_SIZE,) * 2, (SURROUND_SIGMA,) * 2, "replicate")
+    assert torch.allclose(surround(maps), blurred, atol=1e-3)
+    assert size == (1, 1) or (surround(maps) - maps).abs().max() > 10
 
 
 def test_thin_stripes_keep_their_edge_energy_after_pooling():

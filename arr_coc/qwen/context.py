@@ -130,10 +130,10 @@ class Surrounded:
         """Queries, keys and values of the kept cells with their corrections."""
         if self.lora is None:
             return query, key, value
-        by_query, by_key, by_value = self.lora.of_kept(block, value)
-        by_query, by_key = rotated(by_query, by_key, self.angles)
-        s = self.strength
-        return query + s * by_query, key + s * by_key, value + s * by_value
+        by_patch = self.lora.of_kept(block, value)  # (P, 3, heads, head_dim)
+        moved = rotated(by_patch[:, :2].flatten(1, 2), self.angles).unflatten(1, (2, -1))
+        parts = zip((query, key, value), (*moved.unbind(1), by_patch[:, 2]))
+        return tuple(torch.add(own, by.transpose(0, 1), alpha=self.strength) for own, by in parts)
 
 
 class Beside(PerPicture):
@@ -188,18 +188,21 @@ class EncoderContext:
         rest = ~covered(allocation, self.glance_grid)
         if not rest.any():
             return None
-        rest = rest.repeat_interleave(self.merge**2).to(self.turn[0].device)
-        turn, native = (tuple(angle[rest] for angle in each) for each in (self.turn, self.native))
-        layers = []
-        for block, (key, value) in enumerate(self.recorded):
-            key, value = key[:, :, rest], value[:, :, rest]
-            turned, _ = rotated(key, key, turn)
-            if lora is not None:
-                by_key, by_value = lora.of_seen(block, value)
-                by_key, _ = rotated(by_key, by_key, native)
-                turned, value = turned + strength * by_key, value + strength * by_value
-            layers.append((turned, value))
-        return layers
+        # Of all blocks at once: there are many of them, and little of each.
+        keys, values = (torch.cat(own).permute(2, 0, 1, 3) for own in zip(*self.recorded))
+        turn, native = self.turn, self.native  # of (P, blocks, heads, head_dim)
+        if not rest.all():
+            left = rest.repeat_interleave(self.merge**2).nonzero()[:, 0].to(keys.device)
+            keys, values = keys[left], values[left]
+            turn, native = (tuple(angle[left] for angle in each) for each in (turn, native))
+        keys = rotated(keys, turn)
+        if lora is not None:
+            by_keys, by_values = lora.of_seen(values.permute(1, 2, 0, 3)).unbind(2)
+            by_keys = rotated(by_keys.transpose(0, 1), native)
+            keys = torch.add(keys, by_keys, alpha=strength)
+            values = torch.add(values, by_values.transpose(0, 1), alpha=strength)
+        keys, values = (own.permute(1, 2, 0, 3)[:, None] for own in (keys, values))
+        return list(zip(keys, values))
 
 
 def surrounded(
@@ -228,12 +231,11 @@ def turned(visual: nn.Module, positions: Tensor) -> Angles:
     return visual.rotary_pos_emb(weight, positions.to(weight.device))
 
 
-def rotated(query: Tensor, key: Tensor, angles: Angles) -> tuple[Tensor, Tensor]:
-    """Two `(1, heads, P, head_dim)` turned by the rotary embedding of P patches' positions."""
-    first, second = apply_rotary_pos_emb_vision(
-        query[0].transpose(0, 1), key[0].transpose(0, 1), *angles
-    )
-    return first.transpose(0, 1)[None], second.transpose(0, 1)[None]
+def rotated(states: Tensor, angles: Angles) -> Tensor:
+    """`(P, ..., head_dim)` turned by the rotary embedding of P patches' positions."""
+    heads = states.flatten(1, -2)
+    turned_, _ = apply_rotary_pos_emb_vision(heads, heads[:, :0], *angles)
+    return turned_.view(states.shape)
 
 
 def native_context(

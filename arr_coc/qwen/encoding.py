@@ -40,6 +40,7 @@ from arr_coc.qwen.context import (
 from arr_coc.qwen.finite import is_finite
 from arr_coc.qwen.inputs import Picture, raster_places
 from arr_coc.qwen.prompts import IMAGE
+from arr_coc.qwen.tower import run_tower
 from arr_coc.realizing import Realization
 
 log = logging.getLogger(__name__)
@@ -107,11 +108,22 @@ def encode_all(visual: torch.nn.Module, picture: Picture) -> TokenSet:
 def encode_pictures(
     visual: torch.nn.Module, pictures: Sequence[Picture], recorder: Recorder | None = None
 ) -> list[TokenSet]:
-    """As `encode_all` of each picture, in one call; `recorder` notes their keys and values."""
-    patches = _stacked([p.patches for p in pictures])
-    grids = _stacked([p.grid_thw for p in pictures])
-    planes = _tower(visual, patches, recorder, grid_thw=grids)
-    return _token_sets(planes, [raster_places(p.grid, p.device) for p in pictures])
+    """As `encode_all` of each picture, in one call.
+
+    `recorder` notes their keys and values: a pass of ARR-COC's own, equal to stock's but for the last bits.
+    """
+    places = [raster_places(p.grid, p.device) for p in pictures]
+    if recorder is None:
+        patches = _stacked([p.patches for p in pictures])
+        grids = _stacked([p.grid_thw for p in pictures])
+        return _token_sets(_tower(visual, patches, None, grid_thw=grids), places)
+    patches, positions, taps = [], [], []
+    for picture, at in zip(pictures, places):
+        patches.append(picture.units(torch.arange(picture.tokens)))
+        own = cell_patch_positions(torch.cat([at, at + 1], 1), picture.geometry.merge)
+        positions.append(own)
+        taps.append(interpolation_taps(own, picture.patch_grid, visual.num_grid_per_side))
+    return _token_sets(_encode_segments(visual, patches, positions, taps, recorder), places)
 
 
 def encode_before(
@@ -209,7 +221,7 @@ def _encode_segments(
     patches: list[Tensor],
     positions: list[Tensor],
     taps: list[tuple[Tensor, Tensor]],
-    beside: Beside | None = None,
+    attention: PerPicture | None = None,
 ) -> list[Tensor]:
     """The tower on each picture's patches at their positions, no picture seeing another."""
     counts = [len(own) for own in patches]
@@ -217,17 +229,16 @@ def _encode_segments(
     # Attention stays within the segments between these borders, which are what the stock model derives
     # from grid_thw for whole pictures.
     borders = torch.tensor([0, *counts], device=device).cumsum(0)
-    return _tower(
-        visual,
-        _stacked(patches),
-        beside,
-        # Only read where the values below are not given; they are.
-        grid_thw=torch.tensor([[1, 1, count] for count in counts], device=device),
-        interp_indices=_stacked([index for index, _ in taps]),
-        interp_weights=_stacked([weight for _, weight in taps]),
-        position_ids=_stacked(positions),
-        cu_seqlens=borders.int(),
-    )
+    where = {
+        "interp_indices": _stacked([index for index, _ in taps]),
+        "interp_weights": _stacked([weight for _, weight in taps]),
+        "position_ids": _stacked(positions),
+        "cu_seqlens": borders.int(),
+    }
+    if attention is None:
+        # Only read where the values above are not given; they are.
+        where["grid_thw"] = torch.tensor([[1, 1, count] for count in counts], device=device)
+    return _tower(visual, _stacked(patches), attention, **where)
 
 
 def _tower(
@@ -235,21 +246,26 @@ def _tower(
 ) -> list[Tensor]:
     """Features, then the DeepStack planes, of one call of the vision tower.
 
-    `attention` meets the keys and values of every block; the tower must be `context.is_installed`.
+    `attention` meets the keys and values of every block; the tower must be `context.is_installed`. Without
+    one it is stock's own call.
 
     In float16 an overflow moves the tower to float32, once for all.
     """
-    if attention is not None:
-        arguments["arr_coc"] = attention
-    output = visual(patches.to(visual.dtype), return_dict=True, **arguments)
-    narrow = visual.dtype == torch.float16
-    if narrow and not is_finite([output.pooler_output, *output.deepstack_features]):
+
+    def planes(given: Tensor) -> list[Tensor]:
+        if attention is not None:
+            return run_tower(visual, given, **arguments, arr_coc=attention)
+        output = visual(given, return_dict=True, **arguments)
+        return [output.pooler_output, *output.deepstack_features]
+
+    made = planes(patches.to(visual.dtype))
+    if visual.dtype == torch.float16 and not is_finite(made):
         log.warning("the float16 vision tower overflowed; it runs in float32 from now on")
         # Weights made in inference mode could never be trained through again.
         with torch.inference_mode(False):
             visual.float()
-        output = visual(patches.float(), return_dict=True, **arguments)
-    return [output.pooler_output, *output.deepstack_features]
+        made = planes(patches.float())
+    return made
 
 
 def _stacked(tensors: list[Tensor]) -> Tensor:

@@ -17,6 +17,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 
 from arr_coc.clips import Clip
 from arr_coc.config import MAX_CLIP_PIXELS, MAX_PICTURES, MAX_PIXELS
+from arr_coc.qwen.patching import Geometry, Patcher
 from arr_coc.qwen.prompts import Chat, Prompt
 
 
@@ -62,26 +63,6 @@ def native_places(
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """Sizes of the vision tower's input, read from its config."""
-
-    patch: int
-    merge: int
-    temporal: int
-
-    @classmethod
-    def of(cls, model: Any) -> "Geometry":
-        """The geometry of a Qwen3-VL checkpoint."""
-        vision = model.config.vision_config
-        return cls(vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
-
-    @property
-    def unit_pixels(self) -> int:
-        """Pixels on one side of a visual token."""
-        return self.patch * self.merge
-
-
-@dataclass(frozen=True)
 class Picture:
     """One image at the size at which the stock processor would have it, or a moment of a clip.
 
@@ -91,8 +72,7 @@ class Picture:
     Attributes:
         image: RGB, its sides whole visual tokens.
         source: the image it was made of, for another pass at another size.
-        geometry: the tower's sizes.
-        processor: the checkpoint's `Qwen2VLImageProcessorPil`.
+        patcher: makes its patches.
         device: where patches go.
         later: the frames of a moment that follow `image`, of its size. Where a clip ends early, its last
             frame stands for those that are missing.
@@ -100,10 +80,14 @@ class Picture:
 
     image: Image.Image
     source: Image.Image
-    geometry: Geometry
-    processor: Any
+    patcher: Patcher
     device: torch.device
     later: tuple["Picture", ...] = ()
+
+    @property
+    def geometry(self) -> Geometry:
+        """The tower's sizes."""
+        return self.patcher.geometry
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -130,23 +114,17 @@ class Picture:
     @cached_property
     def patches(self) -> Tensor:
         """`(P, 3 * temporal * patch * patch)` float32, normalised, in block order: all of them."""
-        return self._with_later(self._processed(self.image), [p.patches for p in self.later])
+        return self._with_later(self.patcher.whole(self.image), [p.patches for p in self.later])
 
     def units(self, index: Tensor) -> Tensor:
         """Patches of the visual tokens at raster `index` `(K,)`: `(K * merge**2, C)`, in that order.
 
-        Those of a picture whose patches were never asked for are made alone, by the stock processor.
+        Those of a picture whose patches were never asked for are made alone.
         """
-        unit, (h, w) = self.geometry.unit_pixels, self.grid
-        if "patches" in self.__dict__ or not len(index):
-            own = self.patches.view(h * w, self.geometry.merge**2, -1)
+        if "patches" in self.__dict__:
+            own = self.patches.view(self.tokens, self.geometry.merge**2, -1)
             return own[index.to(self.device)].flatten(0, 1)
-        cells = (
-            np.asarray(self.image).reshape(h, unit, w, unit, 3).swapaxes(1, 2)
-        )  # (h, w, u, u, 3)
-        kept = cells[index.cpu() // w, index.cpu() % w]  # (K, u, u, 3)
-        # Side by side they are a picture one token high, whose patches are in the same order.
-        own = self._processed(Image.fromarray(kept.swapaxes(0, 1).reshape(unit, -1, 3)))
+        own = self.patcher.tokens(self.image, index.cpu().numpy())
         return self._with_later(own, [p.units(index) for p in self.later])
 
     def frames(self, side: int | None) -> Tensor:
@@ -167,10 +145,11 @@ class Picture:
 
     def _as_tensor(self, image: Image.Image) -> Tensor:
         values = torch.from_numpy(np.array(image)).to(self.device)  # (H, W, 3) uint8
-        return values.permute(2, 0, 1)[None].float() / 255
+        return values.permute(2, 0, 1)[None].float().div_(255)
 
     def _with_later(self, own: Tensor, later: list[Tensor]) -> Tensor:
         """Patches `(P, C)` of the first frame, with those of the later ones in their places."""
+        own = own.to(self.device)
         if not later:
             return own
         slots = own.view(len(own), 3, self.geometry.temporal, -1).clone()
@@ -178,10 +157,6 @@ class Picture:
             frame = later[min(slot, len(later)) - 1]
             slots[:, :, slot] = frame.view(slots.shape)[:, :, slot]
         return slots.flatten(1)
-
-    def _processed(self, image: Image.Image) -> Tensor:
-        batch = self.processor(images=image, return_tensors="pt", do_resize=False)
-        return batch["pixel_values"].to(self.device)
 
 
 @dataclass(frozen=True)
@@ -234,6 +209,7 @@ class Inputs:
         self.model, self.tokenizer, self.image_processor = model, tokenizer, image_processor
         self.max_pixels = max_pixels
         self.geometry = Geometry.of(model)
+        self.patcher = Patcher(image_processor, self.geometry)
         self.chat = Chat(model, tokenizer)
         self.image_token = model.config.image_token_id
 
@@ -285,7 +261,10 @@ class Inputs:
     def _at(self, image: Image.Image, grid: tuple[int, int]) -> Picture:
         unit, whole = self.geometry.unit_pixels, image.convert("RGB")
         size = grid[1] * unit, grid[0] * unit
-        return self._picture(whole.resize(size, self.image_processor.resample), whole)
+        same = size == whole.size  # resizing would give a copy
+        return self._picture(
+            whole if same else whole.resize(size, self.image_processor.resample), whole
+        )
 
     def grid_of(self, size: tuple[int, int], at_most: int | None = None) -> tuple[int, int]:
         """`(h, w)` in visual tokens of a picture of so many pixels, width and height.
@@ -323,7 +302,7 @@ class Inputs:
         return replace(self.resized(picture.source, grid), later=later)
 
     def _picture(self, sized: Image.Image, source: Image.Image) -> Picture:
-        return Picture(sized, source, self.geometry, self.image_processor, self.model.device)
+        return Picture(sized, source, self.patcher, self.model.device)
 
     def prompt(self, picture: Picture, question: str) -> Prompt:
         """The chat prompt around the picture's tokens, with the stock model's positions."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from arr_coc.attending import Allocation, uniform
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
-from arr_coc.qwen.inputs import Geometry
+from arr_coc.qwen.patching import Geometry
 from arr_coc.qwen.prompts import Prompt
 from arr_coc.realizing import Glance, Realizer
 from arr_coc.scanning import FINE

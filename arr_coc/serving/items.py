@@ -16,7 +16,8 @@ from arr_coc.attending import native_allocation
 from arr_coc.components import Components, context_for
 from arr_coc.config import glance_tokens
 from arr_coc.qwen.cells import cell_patches, with_halo, with_surroundings
-from arr_coc.qwen.inputs import Geometry, glance_grid
+from arr_coc.qwen.inputs import glance_grid
+from arr_coc.qwen.patching import Geometry
 from arr_coc.serving.request import Wish
 
 # Names of the fields, as the worker's model is called with them.

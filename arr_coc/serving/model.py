@@ -21,7 +21,7 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.inputs import MultiModalFeatureSpec
 
 from arr_coc.qwen.glance import ATTENTION_SPAN, layers_in
-from arr_coc.qwen.inputs import Geometry
+from arr_coc.qwen.patching import Geometry
 from arr_coc.serving import asked, items, places, sending
 from arr_coc.serving.deciding import Decider
 from arr_coc.serving.embedding import Embedder

@@ -21,7 +21,7 @@ from vllm.multimodal.processing.context import TimingContext
 from vllm.multimodal.processing.inputs import ProcessorInputs
 
 from arr_coc.components import Components
-from arr_coc.qwen.inputs import Geometry
+from arr_coc.qwen.patching import Geometry
 from arr_coc.serving import asked, items, places, sending
 from arr_coc.serving.parts import parts_for
 from arr_coc.serving.reading import check_rotary
