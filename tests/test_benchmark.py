@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from arr_coc.benchmark import __main__ as command
+from arr_coc.benchmark import hosts, timing
 from arr_coc.benchmark import report as reporting
-from arr_coc.benchmark import timing
 from arr_coc.benchmark.cases import BY_CONTEXT, CASES, Case, cases, image_of, shipped
 
 CELLS, GLANCE = BY_CONTEXT["cells"], BY_CONTEXT["glance"]
@@ -32,6 +32,19 @@ def report(tmp_path_factory):
     assert found["rows"][: len(first["rows"])] == first["rows"]
     assert found["stock_ways"] == first["stock_ways"]
     return found
+
+
+@pytest.mark.parametrize("name", ["sdpa", "eager"])
+def test_the_encoder_takes_a_context_in_every_way_that_is_timed(name):
+    host, case = hosts.host_of("tiny", torch.device("cpu"), "float32"), Case(GLANCE, 64, 13)
+    hosts.set_attention(host, name)
+    assert timing.run_case(host, case)["glance_s"] > 0
+    host.model.set_attn_implementation(
+        name
+    )  # the tower takes none then: another look would be timed
+    with pytest.raises(RuntimeError, match=f"'{name}', takes no context"):
+        timing.run_case(host, case)
+    assert timing.run_case(host, Case(CELLS, 64, 13))["glance_s"] > 0
 
 
 def test_every_case_is_measured_in_every_repetition(report):

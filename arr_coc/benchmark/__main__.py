@@ -36,7 +36,7 @@ from arr_coc.benchmark.cases import (
     cases,
     shipped,
 )
-from arr_coc.benchmark.hosts import BUNDLED, host_of
+from arr_coc.benchmark.hosts import BUNDLED, host_of, set_attention
 from arr_coc.benchmark.report import (
     against_fastest,
     crossover,
@@ -67,7 +67,7 @@ def stock_ways(shapes: str, device: torch.device, tokens: int, dtypes: Sequence[
     for dtype in dtypes:
         host = host_of(shapes, device, dtype)
         for attention in ATTENTIONS:
-            host.model.set_attn_implementation(attention)
+            set_attention(host, attention)
             for count in sorted({1, threads}):
                 torch.set_num_threads(count)
                 stock = Case(STOCK, tokens, tokens)
@@ -173,7 +173,7 @@ def main(arguments: list[str] | None = None) -> None:
         p.error(f"--dtype {args.dtype}, and {kept.name} holds rows in {dtype}")
     host = host_of(args.shapes, device, dtype)
     if "attention" in way:
-        host.model.set_attn_implementation(way["attention"])
+        set_attention(host, way["attention"])
         torch.set_num_threads(way["threads"])
     header = provenance.header(MODULE, provenance.typed(arguments), device)  # with these threads
     todo = cases(sizes, args.shares, args.moments)

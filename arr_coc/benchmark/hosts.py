@@ -3,11 +3,18 @@
 import torch
 
 from arr_coc.components import PARTS, for_base
+from arr_coc.qwen.context import install
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.shapes import build_host
 
 BUNDLED = "bundled"
+
+
+def set_attention(host: ARRCOCQwen, name: str) -> None:
+    """Compute attention by transformers' function `name`, the vision tower still taking a context."""
+    host.model.set_attn_implementation(name)
+    install(host.model)  # the call before named a function for the tower as well
 
 
 def host_of(shapes: str, device: torch.device, dtype: str) -> ARRCOCQwen:

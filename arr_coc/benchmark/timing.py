@@ -9,9 +9,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from arr_coc.benchmark.cases import QUESTION, Case
+from arr_coc.benchmark.cases import BY_CONTEXT, QUESTION, Case
 from arr_coc.peers.clock import OneEncode, timed
 from arr_coc.peers.names import STOCK
+from arr_coc.qwen.context import is_installed
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.model import ARRCOCQwen
 
@@ -29,9 +30,13 @@ def run_case(host: ARRCOCQwen, case: Case, encodes: OneEncode | None = None) -> 
         encodes: the whole encode that this case shares with others of its size; not of a clip.
 
     Raises:
-        RuntimeError: where ARR-COC fell back: that would be the time of something else.
+        RuntimeError: where ARR-COC fell back, or its encoder takes no context where the case is about one:
+            that would be the time of something else.
         ValueError: where the base sees the picture in fewer visual tokens than the case says, or more.
     """
+    if case.name == BY_CONTEXT["glance"] and not is_installed(host.model.model.visual):
+        name = host.model.config.vision_config._attn_implementation
+        raise RuntimeError(f"{case.name}: the encoder's attention, {name!r}, takes no context")
     given = case.given(host.geometry.unit_pixels)
     reset_peak_memory(host.device)
     load = os.getloadavg()[0]
