@@ -85,9 +85,8 @@ def texture(image: Tensor, grid: tuple[int, int]) -> Tensor:
         ValueError: for another rank or channel count, or an empty image or grid.
     """
     check_image(image, grid)
-    image = (
-        image.float().contiguous()
-    )  # as it comes from a picture, colours lie side by side: slower
+    # As it comes from a picture, a pixel's colours lie side by side, which is slower.
+    image = image.float().contiguous()
     fine, lab = fine_samples(image, grid)
     color = pool(image, grid)  # (B, 3, h, w)
     lightness = pool(lab[:, :1], grid) / LAB_L_RANGE

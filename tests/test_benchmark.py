@@ -39,9 +39,8 @@ def test_the_encoder_takes_a_context_in_every_way_that_is_timed(name):
     host, case = hosts.host_of("tiny", torch.device("cpu"), "float32"), Case(GLANCE, 64, 13)
     hosts.set_attention(host, name)
     assert timing.run_case(host, case)["glance_s"] > 0
-    host.model.set_attn_implementation(
-        name
-    )  # the tower takes none then: another look would be timed
+    # The tower takes none then: another look would be timed.
+    host.model.set_attn_implementation(name)
     with pytest.raises(RuntimeError, match=f"'{name}', takes no context"):
         timing.run_case(host, case)
     assert timing.run_case(host, Case(CELLS, 64, 13))["glance_s"] > 0

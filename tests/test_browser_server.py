@@ -152,7 +152,7 @@ def test_a_server_that_is_slow_or_loses_a_request_is_not_called_gone(browser):
     def slow(route):
         asked.append(route.request.url)
         if len(asked) % 2:
-            tab.wait_for_timeout(300)  # of the second and a half it has: the rest is the machine's
+            tab.wait_for_timeout(600)  # of the second and a half it has: the rest is the machine's
             route.continue_()
 
     with watched(browser, viewport=DESK) as tab:

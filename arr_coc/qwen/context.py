@@ -234,8 +234,8 @@ def turned(visual: nn.Module, positions: Tensor) -> Angles:
 def rotated(states: Tensor, angles: Angles) -> Tensor:
     """`(P, ..., head_dim)` turned by the rotary embedding of P patches' positions."""
     heads = states.flatten(1, -2)
-    turned_, _ = apply_rotary_pos_emb_vision(heads, heads[:, :0], *angles)
-    return turned_.view(states.shape)
+    made, _ = apply_rotary_pos_emb_vision(heads, heads[:, :0], *angles)
+    return made.view(states.shape)
 
 
 def native_context(
