@@ -15,7 +15,10 @@ import torch
 from app_server import RUN_FOLDER
 from PIL import Image, ImageDraw
 
-# Beside other workers of pytest-xdist one thread each: more would only wait for each other.
+# Beside other workers of pytest-xdist one thread each, in the servers and commands that a test starts as
+# well: more would only wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 

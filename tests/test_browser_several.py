@@ -196,10 +196,13 @@ def test_who_asks_again_at_once_after_stop_is_answered_and_can_stop_that_too(bro
         assert tab.errors == []
 
 
-def test_a_clip_picked_during_a_run_is_shown_and_no_queue_is_called_full(browser, tmp_path):
+@pytest.mark.parametrize("heard", [True, False], ids=["cancelled", "cancelled too late"])
+def test_a_clip_picked_during_a_run_is_shown_and_no_queue_is_called_full(browser, tmp_path, heard):
     file = tmp_path / "single.png"
     make_clip(DEV_SEED, groups=4).frames[0].save(file)
     with watched(browser) as tab:
+        if not heard:  # the run goes on, and answers
+            tab.route("**/cancel", lambda route: route.fulfill(json={"success": True}))
         visit(tab, app=held_server)
         with held_server().held():
             opened(tab, [file], "what was here?")

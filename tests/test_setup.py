@@ -8,10 +8,12 @@ from playwright.sync_api import Error
 
 from tests import setup
 
-APT = ["apt-get update", "apt-get install -y chromium"]
-
-
-DOWNLOAD, LIBRARIES = "playwright install chromium", "playwright install-deps chromium"
+UPDATE = "apt-get update"
+SHELL = "apt-get install -y --no-install-recommends chromium-headless-shell fonts-liberation"
+WHOLE = "apt-get install -y chromium"
+APT = [UPDATE, SHELL, WHOLE]
+DOWNLOAD = "playwright install --only-shell chromium"
+LIBRARIES = "playwright install-deps chromium"
 
 
 class Machine:
@@ -50,13 +52,18 @@ def test_a_download_that_lacks_libraries_gets_them(monkeypatch):
 
 
 def test_without_a_download_the_package_manager_is_asked(monkeypatch):
-    machine = Machine(monkeypatch, tuple(APT))
+    machine = Machine(monkeypatch, (UPDATE, SHELL))
+    assert setup.set_up() == "1.0" and machine.ran == [DOWNLOAD, UPDATE, SHELL]
+
+
+def test_where_there_is_no_shell_the_whole_browser_is_installed(monkeypatch):
+    machine = Machine(monkeypatch, (UPDATE, WHOLE))
     assert setup.set_up() == "1.0" and machine.ran == [DOWNLOAD, *APT]
 
 
 def test_a_list_of_packages_that_cannot_be_renewed_does_not_stop_the_installation(monkeypatch):
-    machine = Machine(monkeypatch, (APT[1],))
-    assert setup.set_up() == "1.0" and machine.ran == [DOWNLOAD, *APT]
+    machine = Machine(monkeypatch, (SHELL,))
+    assert setup.set_up() == "1.0" and machine.ran == [DOWNLOAD, UPDATE, SHELL]
 
 
 @pytest.mark.parametrize("succeed, packages, ran", [
@@ -95,6 +102,8 @@ def test_candidates_are_the_chosen_one_or_those_on_the_path(monkeypatch, tmp_pat
     assert setup.candidates() == [None]
     chrome, chromium = program(tmp_path, "google-chrome"), program(tmp_path, "chromium")
     assert setup.candidates() == [chromium, chrome, None]
+    shell = program(tmp_path, "chromium-headless-shell")
+    assert setup.candidates() == [shell, chromium, chrome, None]
     monkeypatch.setenv("CHROMIUM", "elsewhere")
     assert setup.candidates() == ["elsewhere"]
 

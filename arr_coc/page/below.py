@@ -79,6 +79,7 @@ class Below:
     several_question: gr.Textbox
     several_ask: gr.Button
     several_stop: gr.Button
+    several_turn: gr.State  # the newest run, a `stamps.Turn`
     several: gr.HTML  # `moments.js`
     several_said: gr.HTML
 
@@ -135,9 +136,15 @@ def several(clips: Sequence[str], *, visible: bool) -> dict[str, Any]:
         with gr.Row():
             named["several_ask"] = gr.Button("Ask about them", elem_id="arr-several-ask")
             named["several_stop"] = gr.Button("Stop", interactive=False, elem_id="arr-several-stop")
+        named["several_turn"] = gr.State(stamps.Turn())
         named["several_said"] = show(spoken(), elem_id="arr-several-said")
         named["several"] = show(js_on_load=moments.SCRIPT, elem_id="arr-several")
     return named
+
+
+def _numbered(at: int) -> str:
+    """Gives a handler the time of the click, in the place of its input `at`: later ones overtake."""
+    return f"(...values) => {{ values[{at}] = String(Date.now()); return values; }}"
 
 
 def wire_several(
@@ -156,12 +163,18 @@ def wire_several(
     pressed(None, None, said, js=SEVERAL_LOOKS_JS, **quick)
     pressed(handlers.on_waiting, None, below.several_said, **quick)
     # A click while Stop is still at work is not lost.
-    running = pressed(handlers.on_ask, asked, answered, trigger_mode="multiple", **gpu)
+    turn = [below.several_turn, page.run]
+    running = pressed(
+        handlers.on_ask, [*asked, *turn], answered, js=_numbered(4), trigger_mode="multiple", **gpu
+    )
     running.failure(None, None, said, js=SEVERAL_FULL_JS, **quick)
+    over = handlers.on_over, turn, None
     below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
+    below.several_stop.click(*over, js=_numbered(1), **quick)
     for number, card in enumerate(below.several_cards):
         picked = functools.partial(cards.on_pick, number)
         card.click(None, None, said, js=SEVERAL_PICKED_JS, cancels=running, **quick)
+        card.click(*over, js=_numbered(1), **quick)
         card.click(picked, None, answered, **quick)
     # Other words, and a dragged budget, `moments.js` sees for itself. A card's own file is not another one.
     for event in ("upload", "delete", "clear"):

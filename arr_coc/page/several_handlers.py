@@ -14,6 +14,7 @@ from arr_coc.page import moments
 from arr_coc.page.changes import Several
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal, sentence_of, spoken
+from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import as_share
 from arr_coc.service import comparing, intake, several
 from arr_coc.service.several import READABLE, SeveralResult
@@ -68,20 +69,32 @@ class SeveralHandlers:
         """How long the answers will wait for their turn, in a sentence; or that it looks."""
         return spoken(self.model.on_waiting() or LOOKING)
 
-    def on_ask(self, files: Any, question: Any, percent: Any) -> Iterator[Several]:
+    def on_ask(
+        self, files: Any, question: Any, percent: Any, turn: Turn | None = None, run: Any = ""
+    ) -> Iterator[Several]:
         """What is shown of the looks at the uploaded files, and what is said of it.
 
-        Between two records nothing changes, but Stop can end it there.
+        Between two records nothing changes, but Stop can end it there. Where Stop was pressed or a card
+        picked since, nothing is shown: the framework may hear of that too late to end the run.
         """
+        turn = turn or Turn()
+        turn.take(run)
         try:
             request, seen = request_of(files, question, percent), {}
             for kind, value in self._records(request):
                 seen[kind] = value
                 yield Several()
+                if not turn.holds(run):
+                    return
             shown = moments.shown(request.firsts, several.collected(seen.items()), percent)
-            yield Several(several=shown, several_said=spoken(), **OVER)
+            over = Several(several=shown, several_said=spoken(), **OVER)
         except Exception as error:  # whatever it is, it is said in a sentence
-            yield Several(several_said=sentence_of(error), **OVER)
+            over = Several(several_said=sentence_of(error), **OVER)
+        yield over if turn.holds(run) else Several()
+
+    def on_over(self, turn: Turn, run: Any) -> None:
+        """Stop was pressed, or a card picked: what an open run still brings is not shown."""
+        turn.take(run)
 
 
 def request_of(files: Any, question: Any, percent: Any) -> several.Request:
