@@ -75,6 +75,24 @@ class Spread:
         return native_allocation(index, best.grid, score[index])
 
 
+def places_with(relevance: Tensor, share: float) -> int | None:
+    """How many of the best places hold a share of the relevance above the background.
+
+    Args:
+        relevance: `(h, w)` in [0, 1].
+        share: in (0, 1].
+
+    Returns:
+        `min{k : e_1 + ... + e_k >= share * sum(e)}` of the excess above the median, sorted downwards; None
+        for a map with nothing above it.
+    """
+    score = relevance.double().flatten().cpu()
+    reached = (score - score.median()).clamp(min=0).sort(descending=True).values.cumsum(0)
+    if reached[-1] <= 0:
+        return None
+    return int((reached < share * reached[-1]).sum()) + 1
+
+
 class AdaptiveK:
     """The most relevant native tokens, as many as the map asks for and never more than the budget.
 
@@ -95,20 +113,11 @@ class AdaptiveK:
         self.share = SHARE_PARTICULAR + (SHARE_COMPRESSED - SHARE_PARTICULAR) * compress
         self.minimum = minimum
 
-    def wanted(self, relevance: Tensor) -> int | None:
-        """K before minimum and budget; None for a map with nothing above its background."""
-        score = relevance.double().flatten().cpu()
-        excess = (score - score.median()).clamp(min=0).sort(descending=True).values
-        reached = excess.cumsum(0)
-        if reached[-1] <= 0:
-            return None
-        return int((reached < self.share * reached[-1]).sum()) + 1
-
     def __call__(self, relevance: Tensor, budget: int) -> Allocation:
         """Allocate at most `budget` tokens, in raster order; arguments and errors as TopK."""
         check_relevance(relevance)
         check_budget(budget, relevance.numel())
-        wanted = self.wanted(relevance)
+        wanted = places_with(relevance, self.share)
         k = budget if wanted is None else min(budget, max(self.minimum, wanted))
         return TopK()(relevance, k)
 

@@ -21,9 +21,10 @@ TIERS = {"fast": 0.10, "balanced": 0.20, "accurate": 0.40}
 QUESTION_TIER = "question"
 TIER_NAMES = (*TIERS, QUESTION_TIER)
 SHARE = 0.20
-# Or as many as the answer takes: shares of the tokens that are read one after the other, while the first
-# word is unsure (its entropy, in nats, is above UNSURE; trained weights may bring a bound of their own).
-AUTO, AUTO_SHARES, UNSURE = "auto", (0.10, 0.20), 0.3
+# Or as many as the question takes: so many of the best places as hold AUTO_MASS of the relevance, at least
+# the first of the shares; and up to the next while the first word is unsure (its entropy, in nats, is above
+# UNSURE; trained weights may bring a bound of their own).
+AUTO, AUTO_MASS, AUTO_SHARES, UNSURE = "auto", 0.95, (0.05, 0.20), 0.3
 MINIMUM_BUDGET = 4
 # A glance takes one token in so many of the image's, but as many as it takes to find things (6 x 6, or
 # 8 x 8) as long as that is at most one in GLANCE_AT_MOST. By context: weights are trained for one size.
@@ -178,8 +179,9 @@ class Config:
     """How to spend an image's visual tokens.
 
     Attributes:
-        share: share of the image's native tokens to spend, in (0, 1], or "auto": few first, and more,
-            up to the last of `AUTO_SHARES`, while the model is unsure; `budget` is then the most.
+        share: share of the image's native tokens to spend, in (0, 1], or "auto": as many as the relevance
+            asks for, and more while the model is unsure, up to the last of `AUTO_SHARES`; `budget` is
+            then the most.
         budget: tokens to spend, glance included where it stays in the cache; None takes the share.
         glance: one of `GLANCES`. "separate" throws the low-resolution pass away after reading its
             attention; "periphery" keeps it in the KV cache, before the fovea, as part of the budget;
@@ -277,8 +279,14 @@ class Config:
         share = TIERS[tier] if tier else AUTO_SHARES[-1] if self.is_auto else self.share
         return max(minimum, tokens_for_share(share, available))
 
-    def rounds(self, available: int, most: int) -> list[int]:
-        """Budgets of the rounds of "auto" on an image of `available` tokens, rising to `most`."""
+    def rounds(self, available: int, most: int, asked: int) -> list[int]:
+        """Budgets of the rounds of "auto" on an image of `available` tokens, rising to `most`.
+
+        `asked` is how many the relevance asks for.
+        """
         minimum = min(MINIMUM_BUDGET, available)
-        shares = [max(minimum, tokens_for_share(share, available)) for share in AUTO_SHARES[:-1]]
-        return [*(budget for budget in shares if budget < most), most]
+        least, *more = (
+            max(minimum, tokens_for_share(share, available)) for share in AUTO_SHARES[:-1]
+        )
+        first = max(least, asked)
+        return [*(budget for budget in (first, *more) if first <= budget < most), most]

@@ -39,13 +39,16 @@ MANNERS = {"plain": "plain", "lower": "lower", "bare": "bare", "please": "please
 
 
 def scenes_steps(many: int, few: int) -> dict[str, str]:
-    """`results/scenes`: `many` questions a kind of five methods at a fifth, `few` of all else."""
+    """`results/scenes`: `many` questions a kind of five methods at a fifth, `few` of all else.
+
+    Half as many of share "auto": its aim is half a point.
+    """
     base = f"{EVALUATE} {WEIGHTS} {ANY} --out results/scenes"
     return {
         "every method": f"{base} --block 4 --n {few} --budgets 0.2 {EVERY}",
         "budgets": f"{base} --n {few} --budgets 0.05 0.1 0.4 {FOUR} arr-coc-after",
         "budgets, nothing trained": f"{base} --n {few} --budgets 0.05 0.1 0.4 --methods arr-coc-free",
-        "by need": f"{base} --n {few} --budgets 0.2 --methods stock arr-coc arr-coc-auto",
+        "by need": f"{base} --n {many // 2} --budgets 0.2 --methods stock arr-coc arr-coc-auto",
         "a fifth": f"{base} --n {many} --budgets 0.2 {FOUR} cdpruner",
     }
 

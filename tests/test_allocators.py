@@ -13,6 +13,7 @@ from arr_coc.allocators import (
     WindowAware,
     allocator_for,
     mass_pyramid,
+    places_with,
 )
 from arr_coc.attending import TopK, uniform
 from arr_coc.config import ALLOCATORS
@@ -141,18 +142,18 @@ def test_adaptive_k_stays_between_minimum_and_budget():
 
 
 def test_adaptive_k_spends_the_budget_where_nothing_stands_out():
-    assert AdaptiveK().wanted(EVEN) is None
+    assert places_with(EVEN, AdaptiveK().share) is None
     assert len(AdaptiveK()(EVEN, 17)) == 17
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_adaptive_k_falls_with_compression_and_with_concentration(seed):
     relevance = random_map((16, 16), seed)
-    counts = [AdaptiveK(c / 10).wanted(relevance) for c in range(11)]
+    counts = [places_with(relevance, AdaptiveK(c / 10).share) for c in range(11)]
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
-    assert AdaptiveK().wanted(relevance**4) < AdaptiveK().wanted(relevance)
+    assert places_with(relevance**4, 0.775) < places_with(relevance, 0.775)
     # Another scale or offset of the same map asks for as much.
-    assert AdaptiveK().wanted(relevance.double() * 0.5 + 0.3) == AdaptiveK().wanted(relevance)
+    assert places_with(relevance.double() * 0.5 + 0.3, 0.775) == places_with(relevance, 0.775)
 
 
 # --- WindowAware ---

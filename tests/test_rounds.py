@@ -1,4 +1,4 @@
-"""share="auto": few tokens first, more while the first word is unsure."""
+"""share="auto": as many tokens as the relevance asks for, more while the first word is unsure."""
 
 import math
 from contextlib import nullcontext
@@ -21,8 +21,9 @@ QUESTION, TOLERANCE = "what number is on the small sign?", 1e-5
 
 @pytest.fixture(autouse=True)
 def three_rounds(monkeypatch):
-    """One more than there are: what a round appends to is then appended to as well."""
+    """One more than there are: what a round appends to is then appended to as well; all from the least."""
     monkeypatch.setattr(settings, "AUTO_SHARES", (0.05, 0.1, 0.2))
+    monkeypatch.setattr(rounds, "AUTO_MASS", 1e-6)
 
 
 @pytest.fixture
@@ -115,8 +116,7 @@ def test_cells_that_stand_elsewhere_give_other_logits(tiny, picture, never_sure,
 def test_a_sure_model_reads_one_round_and_an_unsure_one_all(tiny, picture, monkeypatch):
     monkeypatch.setattr(rounds, "UNSURE", math.inf)
     _, realization, result = spent(tiny, picture)
-    grid = realization.grid
-    planned = Config(share="auto").rounds(grid[0] * grid[1], realization.budget)
+    planned = rounds.budgets(realization)
     assert [r.tokens for r in result.realization.rounds] == planned[:1]
     monkeypatch.setattr(rounds, "UNSURE", -1.0)
     _, _, result = spent(tiny, picture)
@@ -183,11 +183,37 @@ def test_after_a_fallback_the_answer_comes_in_one_go(tiny, picture, monkeypatch)
 
 def test_rounds_of_a_small_picture_or_budget():
     auto = Config(share="auto")
-    assert auto.rounds(256, 51) == [12, 25, 51]
-    assert auto.rounds(256, 20) == [12, 20]
-    assert auto.rounds(6, 4) == [4]
+    assert auto.rounds(256, 51, 1) == [12, 25, 51]
+    assert auto.rounds(256, 51, 20) == [20, 25, 51]
+    assert auto.rounds(256, 51, 30) == [30, 51]
+    assert auto.rounds(256, 51, 256) == [51]
+    assert auto.rounds(256, 20, 1) == [12, 20]
+    assert auto.rounds(6, 4, 1) == [4]
     assert replace(auto, budget=9).tokens(256) == 9
     assert replace(auto, tier="fast").tokens(256) == 25 and not replace(auto, tier="fast").is_auto
+
+
+@pytest.mark.parametrize("glance", ["separate", "periphery"])
+def test_the_first_round_holds_what_the_relevance_asks_for(tiny, picture, monkeypatch, glance):
+    monkeypatch.setattr(rounds, "AUTO_MASS", 0.9)
+    _, realization, _ = spent(tiny, picture, glance=glance)
+    kept = realization.kept_glance.tokens if realization.kept_glance else 0
+    room = realization.budget - kept
+
+    def first(*relevance):
+        """Of a map with these values and nothing elsewhere."""
+        flat = torch.zeros_like(realization.relevance).flatten()
+        flat[: len(relevance)] = torch.tensor(relevance)
+        return rounds.budgets(replace(realization, relevance=flat.view_as(realization.relevance)))[
+            0
+        ]
+
+    assert first(1.0) == max(kept + 1, 4)
+    assert first(*[0.5] * (room - 2)) == kept + math.ceil(0.9 * (room - 2))
+    assert first(1.0, *[0.01] * 10) == max(kept + 1, 4)  # what hardly counts is left to a later one
+    assert (
+        first() == first(*[1.0] * 40) == realization.budget
+    )  # nothing told apart; all of it asked for
 
 
 @pytest.mark.parametrize(

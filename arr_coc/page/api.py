@@ -65,7 +65,7 @@ class Endpoints:
         Args:
             image: a JPEG, PNG, WEBP or AVIF file of at most 20 MB.
             question: at most 500 characters.
-            settings: any of share (auto as well: few tokens first, and more while the first word is unsure), budget, glance, prune, max_new_tokens, shrunk as in compare; allocator (topk, adaptive, window, quadtree); tier (fast, balanced, accurate, question), which overrides share; context (auto, glance, cells, none); when (always, auto); tensions (compress, exploit and focus, 0 to 1); revision of the ARR-COC weights (none for fixed rules); native_tokens to cut the picture into first.
+            settings: any of share (auto as well: as many tokens as the relevance asks for, and more while the first word is unsure), budget, glance, prune, max_new_tokens, shrunk as in compare; allocator (topk, adaptive, window, quadtree); tier (fast, balanced, accurate, question), which overrides share; context (auto, glance, cells, none); when (always, auto); tensions (compress, exploit and focus, 0 to 1); revision of the ARR-COC weights (none for fixed rules); native_tokens to cut the picture into first.
         """  # noqa: E501  the framework reads one line of an argument
         return self.model.answered(image, question, settings)
 

@@ -1,9 +1,10 @@
 """Rounds: tokens spent one helping after the other, for as long as the model is unsure.
 
-The model reads the prompt with few cells and says how unsure its first word is. Where that is too much, the
-question is cropped off the KV cache, the next best cells follow at their native positions, and the question
-is read once more. What was read stays read: the logits are those of one prefill of the same tokens in that
-order (tests/test_rounds.py).
+The model reads the prompt with as many cells as hold most of the relevance, few for one small thing and
+many for what has to be counted, and says how unsure its first word is. Where that is too much, the question
+is cropped off the KV cache, the next best cells follow at their native positions, and the question is read
+once more. What was read stays read: the logits are those of one prefill of the same tokens in that order
+(tests/test_rounds.py).
 """
 
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from dataclasses import dataclass, replace
 import torch
 from transformers import DynamicCache
 
+from arr_coc.allocators import places_with
 from arr_coc.attending import Allocation, native_allocation
-from arr_coc.config import UNSURE
+from arr_coc.config import AUTO_MASS, UNSURE
 from arr_coc.qwen.batch import read_on
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
@@ -85,7 +87,9 @@ def budgets(realization: Realization) -> list[int]:
     """What each round may hold; those that a glance that stays leaves nothing of are left out."""
     glance, grid = realization.kept_glance, realization.grid
     least = glance.tokens if glance else 0
-    planned = realization.config.rounds(grid[0] * grid[1], realization.budget)
+    holding = places_with(realization.relevance[0], AUTO_MASS)
+    asked = realization.budget if holding is None else least + holding
+    planned = realization.config.rounds(grid[0] * grid[1], realization.budget, asked)
     return [budget for budget in planned if budget > least]
 
 

@@ -122,7 +122,8 @@ def check(
     Args:
         image_source: path, `data:` URL, bytes or PIL image.
         question: at most `intake.MAX_QUESTION` characters.
-        share: of the picture's visual tokens, in [0.05, 1], or "auto": few first, and more while unsure.
+        share: of the picture's visual tokens, in [0.05, 1], or "auto": as many as the relevance asks for,
+            and more while unsure.
         budget: visual tokens, which overrides the share.
         glance, prune, context, when, allocator: as in `Config`.
         tier: one of `config.TIER_NAMES`, which overrides the share, or None.
