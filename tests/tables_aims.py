@@ -67,7 +67,7 @@ def aims_block() -> str:
             *_nowhere_below(leads), shared),
         Aim("minus cutting after the full encoder", "-2 or more",
             percent(after, "+"), after["value"] >= -0.02, shared),
-        _by_need(leads, entries),
+        _by_need(asked_both, entries),
         Aim("minus the picture shrunk, at 5, 10, 20, 40 %", "-1 or more",
             "; ".join(f"{100 * lead['value']:+.1f}" for _, lead in sorted(shrunk.items())),
             all(lead["value"] >= -0.01 for lead in shrunk.values()), shared),
