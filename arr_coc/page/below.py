@@ -168,14 +168,15 @@ def wire_several(
         handlers.on_ask, [*asked, *turn], answered, js=_numbered(4), trigger_mode="multiple", **gpu
     )
     running.failure(None, None, said, js=SEVERAL_FULL_JS, **quick)
-    over = handlers.on_over, turn, None
+    picked = [card.click for card in below.several_cards]
+    gr.on(
+        [below.several_stop.click, *picked], handlers.on_over, turn, None, js=_numbered(1), **quick
+    )
     below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
-    below.several_stop.click(*over, js=_numbered(1), **quick)
-    for number, card in enumerate(below.several_cards):
-        picked = functools.partial(cards.on_pick, number)
-        card.click(None, None, said, js=SEVERAL_PICKED_JS, cancels=running, **quick)
-        card.click(*over, js=_numbered(1), **quick)
-        card.click(picked, None, answered, **quick)
+    if picked:
+        gr.on(picked, None, None, said, js=SEVERAL_PICKED_JS, cancels=running, **quick)
+    for number, click in enumerate(picked):
+        click(functools.partial(cards.on_pick, number), None, answered, **quick)
     # Other words, and a dragged budget, `moments.js` sees for itself. A card's own file is not another one.
     for event in ("upload", "delete", "clear"):
         getattr(below.several_files, event)(None, None, None, js=SEVERAL_OLD_JS, **quick)
