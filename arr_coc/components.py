@@ -129,7 +129,7 @@ class Components(nn.Module):
         """As `see` of several pictures; of a clip's moments every frame that differs."""
         if self.scan is None:
             return None
-        return [self.scan.see(different(frames)) for frames in samples(FINE)]
+        return self.scan.see_each([different(frames) for frames in samples(FINE)])
 
     def participatory(
         self,
@@ -182,7 +182,7 @@ class Components(nn.Module):
             parts.append([self.texture(own, embedding) for own in textures])
             sources.append("texture")
         if self.scan is not None and seen is not None:
-            parts.append([self.scan.best(own, words) for own in seen])
+            parts.append(self.scan.best_each(seen, words))
             sources.append("scan")
         if not parts:
             return None, "none"

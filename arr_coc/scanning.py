@@ -8,6 +8,7 @@ the sign" is not where the sign is. With hops it first finds what single phrases
 stands there: "the same colour as the sign" is known only then.
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
 
@@ -155,7 +156,7 @@ class Hops(nn.Module):
         B, width, h, w = seen.shape
         sides = [torch.linspace(-1, 1, side, device=seen.device) for side in (h, w)]
         places = torch.stack(torch.meshgrid(*sides, indexing="ij")).flatten(1)  # (2, N)
-        whole, *phrases = self.phrases(words)
+        whole, *phrases = self.phrases(words).expand(-1, B, -1)
         question = question + whole
         flat = seen.flatten(2)
         maps = [torch.cat([places, torch.ones_like(places[:1])]).expand(B, -1, -1)]
@@ -210,8 +211,8 @@ class ScanMatch(nn.Module):
             return self.mixed(seen).float()
 
     def forward(self, seen: Tensor, words: Words) -> Tensor:
-        """`(B, width, h, w)` and the words of B questions -> `(B, h, w)` nats."""
-        question = self.question(self.norm(words.mean))
+        """`(B, width, h, w)` and the words of B questions, or of one for all -> `(B, h, w)` nats."""
+        question = self.question(self.norm(words.mean)).expand(len(seen), -1)
         alike = self._alike(seen, self.named(question))
         if self.hops is not None:
             seen, question = self.hops(seen, words, question)
@@ -222,14 +223,32 @@ class ScanMatch(nn.Module):
 
     def best(self, seen: Tensor, words: Words) -> Tensor:
         """As called, `(B, h, w)`; of several frames that are asked one question, at each place the best."""
-        if len(seen) == len(words.mean):
-            return self(seen, words)
-        return torch.stack([self(frame[None], words) for frame in seen]).amax(0)
+        scores = self(seen, words)
+        return scores if len(seen) == len(words.mean) else scores.amax(0, keepdim=True)
+
+    def best_each(self, seen: Sequence[Tensor], words: Words) -> list[Tensor]:
+        """As `best` of several pictures or moments; where one question is asked of all, at once."""
+        if len(words.mean) > 1:
+            return [self.best(own, words) for own in seen]
+        return [
+            own.amax(0, keepdim=True) for own in at_once(lambda every: self(every, words), seen)
+        ]
+
+    def see_each(self, samples: Sequence[Tensor]) -> list[Tensor]:
+        """As `see` of several pictures or moments, at once."""
+        return at_once(self.see, samples)
 
     def _alike(self, seen: Tensor, named: Tensor) -> Tensor:
         """`(B, h, w)` nats of every cell that looks like what is named, `(B, width)`."""
         alike = F.cosine_similarity(seen, named[:, :, None, None], dim=1, eps=1e-4)
         return self.scale * 4 * alike
+
+
+def at_once(make: Callable[[Tensor], Tensor], each: Sequence[Tensor]) -> list[Tensor]:
+    """What `make` makes of each `(n, C, h, w)`: of all together where they are of one size."""
+    if len({own.shape[1:] for own in each}) > 1:
+        return [make(own) for own in each]
+    return list(make(torch.cat(list(each))).split([len(own) for own in each]))
 
 
 def with_hops(scan: ScanMatch, hops: int) -> ScanMatch:
