@@ -221,18 +221,15 @@ class ScanMatch(nn.Module):
             seen = moved(seen, question)
         return bounded(alike + self.out(F.gelu(seen))[:, 0])
 
-    def best(self, seen: Tensor, words: Words) -> Tensor:
-        """As called, `(B, h, w)`; of several frames that are asked one question, at each place the best."""
-        scores = self(seen, words)
-        return scores if len(seen) == len(words.mean) else scores.amax(0, keepdim=True)
-
     def best_each(self, seen: Sequence[Tensor], words: Words) -> list[Tensor]:
-        """As `best` of several pictures or moments; where one question is asked of all, at once."""
+        """As called, `(B, h, w)` of several pictures or moments.
+
+        Of several frames that are asked one question, at each place the best.
+        """
         if len(words.mean) > 1:
-            return [self.best(own, words) for own in seen]
-        return [
-            own.amax(0, keepdim=True) for own in at_once(lambda every: self(every, words), seen)
-        ]
+            return [self(own, words) for own in seen]
+        scores = at_once(lambda every: self(every, words), seen)
+        return [own.amax(0, keepdim=True) for own in scores]
 
     def see_each(self, samples: Sequence[Tensor]) -> list[Tensor]:
         """As `see` of several pictures or moments, at once."""

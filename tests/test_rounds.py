@@ -204,16 +204,14 @@ def test_the_first_round_holds_what_the_relevance_asks_for(tiny, picture, monkey
         """Of a map with these values and nothing elsewhere."""
         flat = torch.zeros_like(realization.relevance).flatten()
         flat[: len(relevance)] = torch.tensor(relevance)
-        return rounds.budgets(replace(realization, relevance=flat.view_as(realization.relevance)))[
-            0
-        ]
+        relevance = flat.view_as(realization.relevance)
+        return rounds.budgets(replace(realization, relevance=relevance))[0]
 
     assert first(1.0) == max(kept + 1, 4)
     assert first(*[0.5] * (room - 2)) == kept + math.ceil(0.9 * (room - 2))
     assert first(1.0, *[0.01] * 10) == max(kept + 1, 4)  # what hardly counts is left to a later one
-    assert (
-        first() == first(*[1.0] * 40) == realization.budget
-    )  # nothing told apart; all of it asked for
+    # Nothing is told apart; all of it is asked for.
+    assert first() == first(*[1.0] * 40) == realization.budget
 
 
 @pytest.mark.parametrize(

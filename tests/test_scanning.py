@@ -172,9 +172,8 @@ def test_moments_scanned_at_once_score_as_one_by_one(sizes):
         for samples, scores, (h, w) in zip(moments, together, sizes):
             alone = [match(match.see(frame[None]), words) for frame in samples]
             assert scores.shape == (1, h, w) and scores.std() > 0
-            near = (
-                1e-2 if scanning.has_tiles() else 1e-5
-            )  # sums in bfloat16 may come in another order
+            # Sums in bfloat16 may come in another order.
+            near = 1e-2 if scanning.has_tiles() else 1e-5
             assert (scores - torch.stack(alone).amax(0)).abs().max() < near
 
 

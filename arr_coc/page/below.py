@@ -142,11 +142,6 @@ def several(clips: Sequence[str], *, visible: bool) -> dict[str, Any]:
     return named
 
 
-def _numbered(at: int) -> str:
-    """Gives a handler the time of the click, in the place of its input `at`: later ones overtake."""
-    return f"(...values) => {{ values[{at}] = String(Date.now()); return values; }}"
-
-
 def wire_several(
     below: Below,
     page: Parts,
@@ -164,14 +159,12 @@ def wire_several(
     pressed(handlers.on_waiting, None, below.several_said, **quick)
     # A click while Stop is still at work is not lost.
     turn = [below.several_turn, page.run]
-    running = pressed(
-        handlers.on_ask, [*asked, *turn], answered, js=_numbered(4), trigger_mode="multiple", **gpu
-    )
+    asking = {"js": stamps.numbered(len(asked) + 1, "later"), "trigger_mode": "multiple", **gpu}
+    running = pressed(handlers.on_ask, [*asked, *turn], answered, **asking)
     running.failure(None, None, said, js=SEVERAL_FULL_JS, **quick)
     picked = [card.click for card in below.several_cards]
-    gr.on(
-        [below.several_stop.click, *picked], handlers.on_over, turn, None, js=_numbered(1), **quick
-    )
+    overtaking = [below.several_stop.click, *picked]
+    gr.on(overtaking, handlers.on_over, turn, None, js=stamps.numbered(1, "later"), **quick)
     below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
     if picked:
         gr.on(picked, None, None, said, js=SEVERAL_PICKED_JS, cancels=running, **quick)

@@ -70,14 +70,13 @@ class SeveralHandlers:
         return spoken(self.model.on_waiting() or LOOKING)
 
     def on_ask(
-        self, files: Any, question: Any, percent: Any, turn: Turn | None = None, run: Any = ""
+        self, files: Any, question: Any, percent: Any, turn: Turn, run: Any
     ) -> Iterator[Several]:
         """What is shown of the looks at the uploaded files, and what is said of it.
 
         Between two records nothing changes, but Stop can end it there. Where Stop was pressed or a card
         picked since, nothing is shown: the framework may hear of that too late to end the run.
         """
-        turn = turn or Turn()
         turn.take(run)
         try:
             request, seen = request_of(files, question, percent), {}
