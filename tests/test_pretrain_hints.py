@@ -26,6 +26,7 @@ from arr_coc.pretrain.hints import (
     pointed,
 )
 from arr_coc.pretrain.labels import COLOUR_NAMES, THING_NAMES, WRITTEN_WORDS
+from arr_coc.pretrain.lesson import lesson_of
 from arr_coc.pretrain.run import begin
 from arr_coc.pretrain.stages import joint_loss
 from arr_coc.pretrain.views import OF_FEWER_THINGS, TOGETHER
@@ -280,6 +281,16 @@ def test_pictures_without_hints_are_asked_all_the_same(run, batch):
     none = [[[] for _ in about] for about in batch.questions]
     _, scores = joint_loss(run, batch._replace(hints=none))
     assert not any(name.startswith("hint") for name in scores)
+
+
+def test_a_batch_that_was_made_ready_where_it_was_drawn_teaches_the_same(run, batch):
+    ready = lesson_of(run.packer, batch)
+    assert ready.packed is not None and ready.asked is not None
+    assert lesson_of(run.packer, ready) is ready
+    (loss, scores), (same, same_scores) = joint_loss(run, batch), joint_loss(run, ready)
+    assert torch.equal(loss, same) and scores == same_scores
+    empty = batch._replace(questions=[[] for _ in batch.questions])
+    assert lesson_of(run.packer, empty) is empty
 
 
 def test_a_box_smaller_than_a_token_still_has_one(run, batch):

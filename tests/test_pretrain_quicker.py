@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import Qwen3VLForConditionalGeneration
 
-from arr_coc.pretrain.model import patchify
+from arr_coc.pretrain import side_by_side
+from arr_coc.pretrain.model import MERGE, patchify
 from arr_coc.pretrain.quicker import compile_text, multiply_patches
 from arr_coc.qwen.loading import BUNDLED_BASE
 
@@ -14,10 +15,11 @@ def model():
     return Qwen3VLForConditionalGeneration.from_pretrained(BUNDLED_BASE, dtype=torch.float32)
 
 
-def encoded(model):
+def encoded(model, arguments_for=lambda grid_thw, merge: {"grid_thw": grid_thw}):
     pictures = torch.randint(256, (2, 96, 64, 3), generator=torch.Generator().manual_seed(0))
     pixels, grid_thw = patchify(pictures.to(torch.uint8))
-    return model.model.visual(pixels, grid_thw=grid_thw, return_dict=True).pooler_output
+    where = arguments_for(grid_thw, MERGE)
+    return model.model.visual(pixels, **where, return_dict=True).pooler_output
 
 
 def test_patches_multiplied_are_the_stock_encoder_under_the_same_names(model):
@@ -34,6 +36,16 @@ def test_patches_multiplied_are_the_stock_encoder_under_the_same_names(model):
     torch.testing.assert_close(
         weight.grad, gradient, rtol=1e-3, atol=1e-3 * gradient.abs().max().item()
     )
+
+
+def test_pictures_side_by_side_are_encoded_as_one_by_one(model):
+    stock = encoded(model)
+    side_by_side.install(model)
+    torch.testing.assert_close(
+        encoded(model, side_by_side.arguments_for), stock, rtol=1e-4, atol=1e-4
+    )
+    together = encoded(model, lambda *own: side_by_side.arguments_for(*own) | {"pictures": 1})
+    assert (together - stock).abs().max() > 0.1  # each would see the other
 
 
 @pytest.mark.thorough  # what a compiler takes is most of a CI's minute

@@ -298,7 +298,7 @@ def test_a_lesson_leaves_out_what_has_no_place(bundled):
     lesson = training.lesson_of(Sample(0, image, questions), bundled)
     h, w = bundled.inputs.grid_of(image.size)
     [places] = lesson.places
-    assert lesson.questions == ("a?",) and places.shape == (1, h, w)
+    assert torch.equal(lesson.words.each, bundled.embed("a?").each) and places.shape == (1, h, w)
     assert lesson.fine.shape == (3, h * FINE, w * FINE) and lesson.fine.dtype == torch.uint8
 
 
@@ -335,15 +335,28 @@ def test_hops_say_in_bfloat16_how_far_a_thing_reaches():
 def test_a_picture_without_places_costs_nothing(bundled):
     image = Image.new("RGB", (512, 512), "white")
     lesson = training.lesson_of(Sample(0, image, (asked("b?"),)), bundled)
-    scanner = training.Scanner(bundled, training.parts_for(bundled, None)[0].scan)
+    scanner = training.Scanner(training.parts_for(bundled, None)[0].scan)
     loss = scanner([lesson])["loss"]
     loss.backward()
     assert loss == 0 and all(p.grad is not None for p in scanner.parameters())
 
 
+def test_pictures_are_scanned_together_as_one_by_one(bundled):
+    lessons = [training.Lessons(SceneSamples(FIRST_SEED, 8, 3), bundled)[i] for i in (0, 1)]
+    small = training.lesson_of(
+        Sample(0, Image.new("RGB", (256, 256)), (asked("a?", (0, 0, 32, 32)),)), bundled
+    )
+    scanner = training.Scanner(awake(training.parts_for(bundled, None)[0].scan))
+    together = scanner([lessons[0], small, lessons[1]])["loss"]
+    each = [(scanner([own])["loss"], len(own.places)) for own in (*lessons, small)]
+    assert float(together) == pytest.approx(
+        float(sum(loss * count for loss, count in each)) / sum(count for _, count in each), rel=1e-4
+    )
+
+
 def test_evidence_is_kept_where_scores_are_highest(bundled, monkeypatch):
     items = scene_items(1, DEV_SEED, ("number",))
-    scanner = training.Scanner(bundled, training.parts_for(bundled, None)[0].scan)
+    scanner = training.Scanner(training.parts_for(bundled, None)[0].scan)
     wanted = training.evidence(
         items[0].boxes, items[0].image.size, bundled.inputs.grid_of(items[0].image.size)
     )
@@ -413,14 +426,16 @@ def test_a_moved_base_is_refused_without_weights_to_go_on_from(tmp_path, capsys)
 def test_samples_are_those_of_training(bundled):
     samples = SceneSamples(FIRST_SEED, 8, 2)
     lesson = training.Lessons(samples, bundled)[3]
-    assert set(lesson.questions) <= {q.question for q in samples[3].questions}
+    asked_for = {q.question for q in samples[3].questions}
+    longest = max(len(bundled.inputs.ids(question)[0]) for question in asked_for)
+    assert 0 < len(lesson.words.each) <= len(asked_for) and lesson.words.each.shape[1] <= longest
 
 
 def test_what_was_trained_before_learns_at_a_lower_rate_than_new_hops(bundled, tmp_path):
     parts, _ = training.parts_for(bundled, None, 0)
     save_components(parts, tmp_path / "w", base="b", **bundled.identity())
     grown, _ = training.parts_for(bundled, tmp_path / "w", 2)
-    scanner = training.Scanner(bundled, grown.scan)
+    scanner = training.Scanner(grown.scan)
     options = training.training_arguments(
         training.parser().parse_args(
             ["--out", str(tmp_path / "o"), "--device", "cpu", "--lr", "8e-3"]

@@ -16,7 +16,7 @@ from arr_coc.pretrain.changes import changes_of
 from arr_coc.pretrain.clip_lessons import clip_lessons
 from arr_coc.pretrain.drills import drill
 from arr_coc.pretrain.easy_pictures import easy_vqa_pictures, easy_vqa_split
-from arr_coc.pretrain.hints import Hint, Named, NamedTogether
+from arr_coc.pretrain.hints import Hint, Named, NamedTogether, Pointed
 from arr_coc.pretrain.labels import (
     ATTRIBUTES,
     CHARACTERS,
@@ -27,6 +27,7 @@ from arr_coc.pretrain.labels import (
 )
 from arr_coc.pretrain.lessons import lessons
 from arr_coc.pretrain.model import CELL
+from arr_coc.pretrain.packing import Packed
 from arr_coc.pretrain.views import View
 from arr_coc.scenes import asking, drawing, large, moving, several, writing
 from arr_coc.scenes.hands import Style, style_of
@@ -65,7 +66,7 @@ class Batch(NamedTuple):
     asked together, `blocks` of them follow each other and share an entry of `questions`; `seconds` are
     those of a clip's moments, None of pictures. `hints` of every question, where something was drawn.
     `changes` (n, blocks * h * w, 2) of clips, as `changes_of` gives them. With `only_read` the vision side
-    learns nothing.
+    learns nothing. `packed` and `asked` are what `lesson_of` makes of questions and hints.
     """
 
     images: torch.Tensor
@@ -76,6 +77,8 @@ class Batch(NamedTuple):
     hints: Sequence[Sequence[Sequence[Hint]]] | None = None
     changes: torch.Tensor | None = None
     only_read: bool = False
+    packed: Packed | None = None
+    asked: Pointed | None = None
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -144,10 +147,10 @@ class Batches(Dataset):
         at_most = min(view.lessons, most)
         extra: Sequence[list[Question]] = [[]] * count
         named: Sequence[Named | NamedTogether] = ()
+        seeds = [self._first_seed_of(number) + i for i in range(count)]
         if view.source == "easy-vqa":
             batch = easy_vqa_batch(rng, count, view.size)
         elif view.source == "clips":
-            seeds = [self._first_seed_of(number) + i for i in range(count)]
             clips = draw_clips(seeds, view)
             batch = clips_batch(rng, clips, view)
             extra = [clip_lessons(rng, clip, at_most) for clip in clips]
@@ -155,7 +158,6 @@ class Batches(Dataset):
             changes = [changes_of(clip.told, view.blocks, batch.grid) for clip in clips]
             batch = batch._replace(changes=torch.stack(changes))
         elif view.source == "several":
-            seeds = [self._first_seed_of(number) + i for i in range(count)]
             batch = several_batch(rng, seeds, view)
             named = [NamedTogether(view.size, None)] * count
         elif view.source == "plates":
@@ -336,8 +338,7 @@ def several_batch(rng: np.random.Generator, seeds: Sequence[int], view: View) ->
         several.make_several(seed, count=view.blocks, size=view.size, hand=view.hand)
         for seed in seeds
     ]
-    pictures = [np.asarray(picture) for one in drawn for picture in one.pictures]
-    images = torch.from_numpy(np.stack(pictures))
+    images = torch.from_numpy(np.stack([np.asarray(own) for one in drawn for own in one.pictures]))
     cells = _unlabelled(len(images), view.size)
     return Batch(images, cells, [one.questions for one in drawn], view.blocks)
 

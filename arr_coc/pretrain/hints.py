@@ -177,14 +177,14 @@ class HintHeads(nn.Module):
                 ("related", RELATED_AFTER, related),
             ):
                 hidden = layers[min(after, last)]
-                x = self.norm(hidden[asked.rows[named], asked.columns[named]])
-                losses[f"hint_{name}"] = self._what(x, its)
+                words = (field[named].to(hidden.device) for field in (asked.rows, asked.columns))
+                losses[f"hint_{name}"] = self._what(self.norm(hidden[tuple(words)]), its)
         return losses
 
     def _what(self, x: torch.Tensor, classes: dict[str, torch.Tensor]) -> torch.Tensor:
         """Mean over the attributes of their cross-entropy; `x` (n, D), `classes` (n,) of each."""
         losses = [
-            F.cross_entropy(self.read[key](x).float(), of)
+            F.cross_entropy(self.read[key](x).float(), of.to(x.device))
             for key, of in classes.items()
             if (of != NOTHING_ASKED).any()
         ]
@@ -192,7 +192,7 @@ class HintHeads(nn.Module):
 
 
 class Pointed(NamedTuple):
-    """The hints of a batch of n: where they stand, where they point, what they say.
+    """The hints of a batch of n: where they stand, where they point, what they say. All on the CPU.
 
     `rows`, `columns` (n,): a hint's token; `of` (n,): what it is of; `classes` (n, len(ASKED)); `cells`
     (boxes, blocks * h * w): the visual tokens of each box, `hint_of` (boxes,) whose it is.
@@ -228,30 +228,32 @@ def pointed(
     firsts = _first_of_each(packed.question_of)
     asked = [(question, its) for about, of in zip(questions, hints, strict=True)
              for question, its in zip(about, of, strict=True)]  # fmt: skip
-    rows, columns, kinds, classes, cells, hint_of = [], [], [], [], [], []
+    rows, columns, kinds, classes = [], [], [], []
+    hint_of: list[int] = []  # of each place
+    boxes, place_of, block_of = [], [], []  # of each box
     for (question, its), label in zip(asked, firsts, strict=True):
         last = int(packed.columns[label])  # the prompt's last token predicts the answer's first
         start = last + 1 - len(packer.ids(prompt_of(question)))
         for hint in its:
             before = len(packer.ids(question.text[: hint.end]))  # tokens up to where the word ends
-            places = [_cells(box, *grid) for box in hint.boxes]
-            if hint.blocks:
-                together = torch.zeros(blocks, grid[0] * grid[1], dtype=torch.bool)
-                for block, place in zip(hint.blocks, places, strict=True):
-                    together[block] |= place
-                places = [together.flatten()]
-            cells += places
-            hint_of += [len(rows)] * len(places)
+            for number, box in enumerate(hint.boxes):
+                if number == 0 or not hint.blocks:  # else all of its moments are one place
+                    hint_of.append(len(rows))
+                boxes.append(box)
+                place_of.append(len(hint_of) - 1)
+            block_of += hint.blocks or (0,) * len(hint.boxes)
             rows.append(int(packed.rows[label]))
             columns.append(start + before - 1 if hint.of == WORD else last)
             kinds.append(hint.of)
             classes.append([hint.classes.get(key, NOTHING_ASKED) for key in ASKED])
     if not rows:
         return None
+    cells = torch.zeros(len(hint_of), blocks, grid[0] * grid[1], dtype=torch.bool)
+    cells.index_put_(
+        (torch.tensor(place_of), torch.tensor(block_of)), _cells(boxes, *grid), accumulate=True
+    )
     numbers = (torch.tensor(values) for values in (rows, columns, kinds, classes))
-    device = packed.input_ids.device
-    fields = (*numbers, torch.stack(cells), torch.tensor(hint_of))
-    return Pointed(*(field.to(device) for field in fields))
+    return Pointed(*numbers, cells.flatten(1), torch.tensor(hint_of))
 
 
 def _first_of_each(question_of: torch.Tensor) -> list[int]:
@@ -260,14 +262,18 @@ def _first_of_each(question_of: torch.Tensor) -> list[int]:
     return (counts.cumsum(0) - counts).tolist()
 
 
-def _cells(box: Box, h: int, w: int) -> torch.Tensor:
-    """Which of the `h * w` visual tokens have their middle in a box, or hold the box's middle."""
-    inside = torch.zeros(h, w, dtype=torch.bool)
-    left, top, right, bottom = box[0] * w, box[1] * h, box[2] * w, box[3] * h
-    inside[round(top) : round(bottom), round(left) : round(right)] = True
-    row, column = int((top + bottom) / 2), int((left + right) / 2)
-    inside[min(h - 1, max(0, row)), min(w - 1, max(0, column))] = True
-    return inside.flatten()
+def _cells(boxes: Sequence[Box], h: int, w: int) -> torch.Tensor:
+    """`(boxes, h * w)`: which visual tokens have their middle in a box, or hold the box's middle."""
+    edges = torch.tensor(boxes, dtype=torch.float64) * torch.tensor([w, h, w, h])
+    left, top, right, bottom = edges.round().T[..., None]
+    column, row = torch.arange(w), torch.arange(h)
+    across = (left <= column) & (column < right)
+    down = (top <= row) & (row < bottom)
+    inside = down[:, :, None] & across[:, None]
+    middle = ((edges[:, :2] + edges[:, 2:]) / 2).long().clamp(min=0)
+    x, y = middle[:, 0].clamp(max=w - 1), middle[:, 1].clamp(max=h - 1)
+    inside[torch.arange(len(boxes)), y, x] = True
+    return inside.flatten(1)
 
 
 class Pointer(nn.Module):
@@ -285,9 +291,14 @@ class Pointer(nn.Module):
 
         `hidden` is `(B, L, D)`.
         """
-        query = self.query(self.norm(hidden[asked.rows, asked.columns]))
+        rows, columns, hint_of, cells = (
+            field.to(hidden.device)
+            for field in (asked.rows, asked.columns, asked.hint_of, asked.cells)
+        )
+        query = self.query(self.norm(hidden[rows, columns]))
         keys = self.key(self.norm(hidden[:, prefix]))  # (B, N, POINTER_WIDTH)
         # The hints are in the order of the pictures.
-        scores = torch.cat([query[asked.rows == row] @ of.T for row, of in enumerate(keys)])
-        log = (scores.float() / POINTER_WIDTH**0.5).log_softmax(-1)[asked.hint_of]  # (boxes, N)
-        return -log.masked_fill(~asked.cells, -torch.inf).logsumexp(-1).mean()
+        of_each = torch.bincount(asked.rows, minlength=len(keys)).tolist()
+        scores = torch.cat([of @ its.T for of, its in zip(query.split(of_each), keys, strict=True)])
+        log = (scores.float() / POINTER_WIDTH**0.5).log_softmax(-1)[hint_of]  # (boxes, N)
+        return -log.masked_fill(~cells, -torch.inf).logsumexp(-1).mean()

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Subset
 
 from arr_coc.pretrain.checkpoints import last_checkpoint, save_checkpoint
 from arr_coc.pretrain.data import Batch, Batches, check_seeds
+from arr_coc.pretrain.lesson import Lessons
 from arr_coc.pretrain.run import Run, publish
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.stages import LOSSES
@@ -28,6 +29,7 @@ WARMUP_STEPS = 40
 # After this share of a stage the learning rate goes down, to this share of itself at the end.
 FLAT_SHARE, LEAST_RATE = 0.5, 0.05
 GRADIENT_NORM = 1.0  # the gradients of all parameters together are scaled down to it
+DRAWN_AHEAD = 4  # batches of each process that draws: some take ten times as long as others
 SMOOTHING = 0.95  # weight of the past in the log's running means
 
 
@@ -114,8 +116,11 @@ def draw_batches(run: Run, accelerator: Accelerator, settings: Settings) -> Iter
         world=accelerator.num_processes,
         most=settings.most,
     )
-    remaining = Subset(data, range(run.step, steps))
-    return iter(DataLoader(remaining, batch_size=None, num_workers=settings.workers))
+    remaining = Subset(Lessons(data, run.packer), range(run.step, steps))
+    ahead = DRAWN_AHEAD if settings.workers else None
+    return iter(
+        DataLoader(remaining, batch_size=None, num_workers=settings.workers, prefetch_factor=ahead)
+    )
 
 
 def optimizers(run: Run, *, lr: float, muon_lr: float) -> list[torch.optim.Optimizer]:

@@ -74,12 +74,11 @@ def _attend(
     groups = query.shape[1] // key.shape[1]
     key, value = (states.repeat_interleave(groups, 1) for states in (key, value))
     shared = [states[:, :, :prefix] for states in (query, key, value)]
-    # In float32, in which the backward pass of a causal block this small is the faster one on CPUs.
-    head = F.scaled_dot_product_attention(
-        *(states.float() for states in shared), is_causal=True, scale=scale
-    ).to(query.dtype)
+    if query.device.type == "cpu":  # whose backward pass of a causal block this small is faster so
+        shared = [states.float() for states in shared]
+    head = F.scaled_dot_product_attention(*shared, is_causal=True, scale=scale).to(query.dtype)
     own = [states[:, :, prefix:] for states in (query * scale, key, value)]
-    tail = _attend_questions(own, shared[1], shared[2], layout)
+    tail = _attend_questions(own, key[:, :, :prefix], value[:, :, :prefix], layout)
     return torch.cat([head, tail], 2).transpose(1, 2), None
 
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
 
 from arr_coc.pretrain import model as pretrain_model
-from arr_coc.pretrain import packed_attention
+from arr_coc.pretrain import packed_attention, side_by_side
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.checkpoints import last_checkpoint, read_run
 from arr_coc.pretrain.codes import Codes, Heads
@@ -55,6 +55,7 @@ class Run:
     def __post_init__(self) -> None:
         self.packer = Packer(self.tokenizer)
         packed_attention.install(self.model)
+        side_by_side.install(self.model)
         multiply_patches(self.model)
 
     @property

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from arr_coc.evaluate.stats import wilson
 from arr_coc.pretrain.data import Batch, clips_batch, collate, draw_clips
 from arr_coc.pretrain.easy_pictures import easy_vqa_pictures, easy_vqa_split
+from arr_coc.pretrain.lesson import lesson_of
 from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.run import Run
 from arr_coc.pretrain.stages import answer_logits, encode_pictures, questions_right
@@ -132,9 +133,7 @@ def answered_exactly(
 
 def right_of(run: Run, batch: Batch) -> list[bool]:
     """As `answered_exactly`, of a batch, which may be one of clips."""
-    packed = run.packer.pack(
-        batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
-    )
+    packed = lesson_of(run.packer, batch).packed
     planes = encode_pictures(run, batch.images)
     logits = answer_logits(run, packed.to(run.device), planes, batch.modality)
     tokens_right = logits.argmax(-1).cpu() == packed.labels

@@ -13,11 +13,12 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDe
 
 from arr_coc.pretrain.changes import UNTOLD
 from arr_coc.pretrain.data import Batch
-from arr_coc.pretrain.hints import pointed
 from arr_coc.pretrain.labels import ATTRIBUTES
-from arr_coc.pretrain.model import patchify
+from arr_coc.pretrain.lesson import lesson_of
+from arr_coc.pretrain.model import MERGE, patchify
 from arr_coc.pretrain.packing import Packed
 from arr_coc.pretrain.run import Run
+from arr_coc.pretrain.side_by_side import arguments_for
 from arr_coc.scenes.questions import Question
 
 Scores = dict[str, float]
@@ -99,7 +100,11 @@ def encode_pictures(run: Run, images: torch.Tensor) -> list[torch.Tensor]:
     n counts all pictures, those that stand together too, and the moments of clips.
     """
     pixels, grid_thw = patchify(images.to(run.device))
-    output = run.model.model.visual(pixels, grid_thw=grid_thw.to(run.device), return_dict=True)
+    where = {
+        key: value.to(run.device) if isinstance(value, torch.Tensor) else value
+        for key, value in arguments_for(grid_thw, MERGE).items()
+    }
+    output = run.model.model.visual(pixels, **where, return_dict=True)
     return [output.pooler_output, *output.deepstack_features]
 
 
@@ -110,38 +115,35 @@ def question_loss(
 
     Where the batch has hints, their losses are added, and reported.
     """
-    packed = run.packer.pack(
-        batch.questions, *batch.grid, blocks=batch.blocks, seconds=batch.seconds
-    )
-    packed = packed.to(run.device)
+    batch = lesson_of(run.packer, batch)
+    packed = batch.packed.to(run.device)
     layers = read(run, packed, planes, batch.modality)
     logits = predicted(run, packed, layers[-1])
-    right = questions_right(logits.argmax(-1) == packed.labels, packed.question_of)
-    scores = share_by_kind(batch.questions, right)
     loss = F.cross_entropy(logits, packed.labels)
-    hinted = hint_losses(run, batch, packed, layers)
+    hinted = hint_losses(run, batch, layers)
+    # The values last: until then a GPU is told what to do next while it is at work.
+    right = questions_right((logits.argmax(-1) == packed.labels).cpu(), batch.packed.question_of)
+    scores = share_by_kind(batch.questions, right)
     values = {key: value.item() for key, value in hinted.items()}
     scores |= {"answers": loss.item()} | values
     return loss + sum(HINT_WEIGHTS[name] * value for name, value in hinted.items()), scores
 
 
-def hint_losses(
-    run: Run, batch: Batch, packed: Packed, layers: Sequence[torch.Tensor]
-) -> dict[str, torch.Tensor]:
+def hint_losses(run: Run, batch: Batch, layers: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
     """The losses of the batch's hints by name; none where it has none."""
     if batch.hints is None:
         return {}
-    shown = (packed.input_ids[0] == run.packer.pads[batch.modality]).nonzero().flatten()
+    shown = (batch.packed.input_ids[0] == run.packer.pads[batch.modality]).nonzero().flatten()
     losses = {}
     if batch.changes is not None and (batch.changes != UNTOLD).any():
-        changes = batch.changes.to(shown.device)
-        losses["hint_change"] = run.heads.changes.loss(layers, shown, changes)
-    asked = pointed(run.packer, packed, batch.questions, batch.hints, batch.grid, batch.blocks)
-    if asked is None:
+        changes = batch.changes.to(run.device)
+        losses["hint_change"] = run.heads.changes.loss(layers, shown.to(run.device), changes)
+    if batch.asked is None:
         return losses
     # Between blocks stands text: then the visual tokens have to be picked.
-    prefix = slice(int(shown[0]), int(shown[-1]) + 1) if batch.blocks == 1 else shown
-    return losses | run.heads.hints.losses(layers, asked, prefix)
+    together = slice(int(shown[0]), int(shown[-1]) + 1)
+    prefix = together if batch.blocks == 1 else shown.to(run.device)
+    return losses | run.heads.hints.losses(layers, batch.asked, prefix)
 
 
 def answer_logits(

@@ -11,7 +11,7 @@ checkpoints, from which `--resume` goes on. The last line on stdout is JSON.
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,13 @@ class Lesson:
 
     Attributes:
         fine: `(3, FINE * h, FINE * w)` uint8 sRGB.
-        questions: Q of them.
+        words: of Q questions, as the base embeds them.
         places: of each question `(M, h, w)`, the share of each cell that holds some of each of M things
             which the answer takes, none of them all zero.
     """
 
     fine: Tensor
-    questions: tuple[str, ...]
+    words: Words | None
     places: tuple[Tensor, ...]
 
 
@@ -69,7 +69,7 @@ class Lessons(Dataset):
     """The pictures of some samples as `Lesson`s; a question whose answer has no place is left out."""
 
     def __init__(self, samples: SceneSamples, host: ARRCOCQwen) -> None:
-        """`host` says at which size a picture is looked at."""
+        """`host` says at which size a picture is looked at, and embeds the questions."""
         self.samples, self.host = samples, host
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ def lesson_of(sample: Sample, host: ARRCOCQwen) -> Lesson:
         each = evidence_of_each(question.boxes, sample.image.size, picture.grid)
         if len(each):
             placed[question.question] = each
-    return Lesson(samples_of(picture), tuple(placed), tuple(placed.values()))
+    return Lesson(samples_of(picture), words_of(placed, host), tuple(placed.values()))
 
 
 def samples_of(picture: Picture) -> Tensor:
@@ -95,27 +95,28 @@ def samples_of(picture: Picture) -> Tensor:
     return (picture.samples(FINE)[0] * 255).round().to(torch.uint8).cpu()
 
 
+@torch.no_grad()
+def words_of(questions: Collection[str], host: ARRCOCQwen) -> Words | None:
+    """Their words, embedded; None of no question."""
+    return Words.of_all([host.embed(question) for question in questions]) if questions else None
+
+
 class Scanner(nn.Module):
     """`forward(lessons)` -> `{"loss"}`: the mean over all questions of how far off the scores are."""
 
     accepts_loss_kwargs = False  # else the Trainer scales the loss by the number of processes
 
-    def __init__(self, host: ARRCOCQwen, scan: ScanMatch) -> None:
+    def __init__(self, scan: ScanMatch) -> None:
         super().__init__()
         self.scan = scan
-        self._base = [host]  # a list: not a submodule
 
-    @torch.no_grad()
-    def embedded(self, questions: Sequence[str]) -> Words:
-        """Their words."""
-        words = Words.of_all([self._base[0].embed(question) for question in questions])
-        return words.to(self.scan.scale.device)
-
-    def scores(self, fine: Tensor, questions: Sequence[str]) -> Tensor:
-        """`(3, H, W)` uint8 samples and Q questions -> `(Q, h, w)` nats."""
-        words = self.embedded(questions)
-        seen = self.scan.see(fine[None].to(words.each.device) / 255)
-        return self.scan(seen.expand(len(questions), -1, -1, -1), words)
+    def scores(self, fine: Tensor, words: Sequence[Words]) -> Tensor:
+        """`(B, 3, H, W)` uint8 samples and the words of questions about each -> `(Q, h, w)` nats of all."""
+        device = self.scan.scale.device
+        seen = self.scan.see(fine.to(device) / 255)
+        counts = torch.tensor([len(own.each) for own in words])
+        of_each = torch.arange(len(words)).repeat_interleave(counts).to(device)
+        return self.scan(seen.index_select(0, of_each), Words.of_all(words).to(device))
 
     def forward(self, lessons: list[Lesson]) -> dict[str, Tensor]:
         """How far off the scores are: as a distribution over all cells, and by what they would keep.
@@ -124,18 +125,29 @@ class Scanner(nn.Module):
         the budgets of `SHARES` in turn.
         """
         losses = [self.scan.scale.new_zeros(1) * sum(p.sum() for p in self.scan.parameters())]
-        for lesson in lessons:
-            if lesson.questions:
-                scores = self.scores(lesson.fine, lesson.questions).flatten(1)  # (Q, N)
-                places = [each.flatten(1).to(scores) for each in lesson.places]
-                wanted = torch.stack([wanted_of(each) for each in places])
-                named = -(wanted * scores.log_softmax(1)).sum(1)
-                share = torch.tensor(SHARES, device=scores.device).repeat(len(scores))
-                budget = (share[: len(scores)] * scores.shape[1]).clamp(min=MINIMUM_BUDGET)
-                kept = soft_top_k(scores, budget.clamp(max=scores.shape[1] - 0.5))
-                losses.append(named + cover(kept, places))
+        for together in of_one_size(lessons):
+            fine = torch.stack([lesson.fine for lesson in together])
+            scores = self.scores(fine, [lesson.words for lesson in together]).flatten(1)  # (Q, N)
+            places = [each.flatten(1).to(scores) for lesson in together for each in lesson.places]
+            wanted = torch.stack([wanted_of(each) for each in places])
+            named = -(wanted * scores.log_softmax(1)).sum(1)
+            share = [
+                SHARES[i % len(SHARES)] for lesson in together for i in range(len(lesson.places))
+            ]
+            budget = torch.tensor(share, device=scores.device) * scores.shape[1]
+            kept = soft_top_k(scores, budget.clamp(MINIMUM_BUDGET, scores.shape[1] - 0.5))
+            losses.append(named + cover(kept, places))
         values = torch.cat(losses)
         return {"loss": values.sum() / max(1, len(values) - 1)}
+
+
+def of_one_size(lessons: Sequence[Lesson]) -> list[list[Lesson]]:
+    """Those with questions, by the size of their pictures."""
+    together: dict[tuple[int, ...], list[Lesson]] = {}
+    for lesson in lessons:
+        if lesson.words is not None:
+            together.setdefault(tuple(lesson.fine.shape), []).append(lesson)
+    return list(together.values())
 
 
 def wanted_of(places: Tensor) -> Tensor:
@@ -168,7 +180,8 @@ def evidence_kept(scanner: Scanner, host: ARRCOCQwen, items: Sequence[Item]) -> 
         picture = host.picture(item.image)
         asked = item.boxes, item.image.size, picture.grid
         wanted, each = evidence(*asked).flatten(), evidence_of_each(*asked).flatten(1)
-        order = scanner.scores(samples_of(picture), [item.question]).flatten().argsort().cpu()
+        asked_about = samples_of(picture)[None], [words_of([item.question], host)]
+        order = scanner.scores(*asked_about).flatten().argsort().cpu()
         for share in SHARES:
             highest = order[-budget_tokens(share, len(order)) :]
             there = wanted.any()
@@ -231,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
     parts, new = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
     earlier = runs_of(args.init)
-    scanner = Scanner(host, parts.scan)
+    scanner = Scanner(parts.scan)
     last = last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
     scenes = {"world": args.world, "hand": args.hand}
