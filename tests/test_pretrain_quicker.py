@@ -15,10 +15,10 @@ def model():
     return Qwen3VLForConditionalGeneration.from_pretrained(BUNDLED_BASE, dtype=torch.float32)
 
 
-def encoded(model, arguments_for=lambda grid_thw, merge: {"grid_thw": grid_thw}):
+def encoded(model, arguments_for=lambda grid_thw, *_: {"grid_thw": grid_thw}):
     pictures = torch.randint(256, (2, 96, 64, 3), generator=torch.Generator().manual_seed(0))
     pixels, grid_thw = patchify(pictures.to(torch.uint8))
-    where = arguments_for(grid_thw, MERGE)
+    where = arguments_for(grid_thw, MERGE, model.device)
     return model.model.visual(pixels, **where, return_dict=True).pooler_output
 
 

@@ -56,12 +56,12 @@ def hops(request):
     return request.param
 
 
-def taught(wanted, steps=60, hops=0):
+def taught(wanted, steps=60, hops=0, rate=3e-3):
     """How often a scan is right that was shown in which cell the answer to each question is."""
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     match, questions = ScanMatch(SIZE, hops=hops), words_of(1, 2, 4)
-    adam = torch.optim.Adam(match.parameters(), 3e-3)
+    adam = torch.optim.Adam(match.parameters(), rate)
     right = []
     for step in range(steps + 20):
         samples, cells = squares(generator)
@@ -121,7 +121,8 @@ def test_it_learns_what_stands_beside_what_a_question_names(hops):
     def left(cells):
         return torch.where(cells % GRID[1] > 0, cells - 1, cells)
 
-    assert taught(left, 150, hops) > 0.8
+    # At three times the rate how well hops learn it hangs on the order in which a processor adds.
+    assert taught(left, 200, hops, rate=1e-3) > 0.8
 
 
 # --- hops ---
@@ -426,9 +427,9 @@ def test_a_moved_base_is_refused_without_weights_to_go_on_from(tmp_path, capsys)
 def test_samples_are_those_of_training(bundled):
     samples = SceneSamples(FIRST_SEED, 8, 2)
     lesson = training.Lessons(samples, bundled)[3]
-    asked_for = {q.question for q in samples[3].questions}
-    longest = max(len(bundled.inputs.ids(question)[0]) for question in asked_for)
-    assert 0 < len(lesson.words.each) <= len(asked_for) and lesson.words.each.shape[1] <= longest
+    known = [bundled.embed(q.question).each[0] for q in samples[3].questions]
+    for each, length in zip(*lesson.words, strict=True):
+        assert any(torch.equal(each[:length], own) for own in known)
 
 
 def test_what_was_trained_before_learns_at_a_lower_rate_than_new_hops(bundled, tmp_path):

@@ -4,24 +4,9 @@ The questions of a batch are written into one sequence, and each of their hints 
 takes as long as a GPU takes for the whole step.
 """
 
-from torch.utils.data import Dataset
-
 from arr_coc.pretrain.data import Batch
 from arr_coc.pretrain.hints import pointed
 from arr_coc.pretrain.packing import Packer
-
-
-class Lessons(Dataset):
-    """The batches of a data set, each with its sequences."""
-
-    def __init__(self, batches: Dataset, packer: Packer) -> None:
-        self.batches, self.packer = batches, packer
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, step: int) -> Batch:
-        return lesson_of(self.packer, self.batches[step])
 
 
 def lesson_of(packer: Packer, batch: Batch) -> Batch:

@@ -6,6 +6,7 @@ the steps or the clock, whichever is further.
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 import torch
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, Subset
 
 from arr_coc.pretrain.checkpoints import last_checkpoint, save_checkpoint
 from arr_coc.pretrain.data import Batch, Batches, check_seeds
-from arr_coc.pretrain.lesson import Lessons
+from arr_coc.pretrain.lesson import lesson_of
 from arr_coc.pretrain.run import Run, publish
 from arr_coc.pretrain.settings import STAGES, Settings
 from arr_coc.pretrain.stages import LOSSES
@@ -116,10 +117,14 @@ def draw_batches(run: Run, accelerator: Accelerator, settings: Settings) -> Iter
         world=accelerator.num_processes,
         most=settings.most,
     )
-    remaining = Subset(Lessons(data, run.packer), range(run.step, steps))
-    ahead = DRAWN_AHEAD if settings.workers else None
     return iter(
-        DataLoader(remaining, batch_size=None, num_workers=settings.workers, prefetch_factor=ahead)
+        DataLoader(
+            Subset(data, range(run.step, steps)),
+            batch_size=None,
+            num_workers=settings.workers,
+            prefetch_factor=DRAWN_AHEAD if settings.workers else None,
+            collate_fn=partial(lesson_of, run.packer),
+        )
     )
 
 

@@ -21,17 +21,18 @@ def install(model: nn.Module) -> None:
     model.set_attn_implementation({"vision_config": NAME})
 
 
-def arguments_for(grid_thw: Tensor, merge: int) -> dict[str, Any]:
-    """What the vision side is told of pictures that all have the first one's grid, `(n, 3)`.
+def arguments_for(grid_thw: Tensor, merge: int, device: torch.device) -> dict[str, Any]:
+    """What the vision side on `device` is told of pictures that all have the first one's grid, `(n, 3)`.
 
     `merge` is how many patches a visual token has on each side.
     """
     count = len(grid_thw)
     ends = torch.tensor([0, int(grid_thw.prod(1).sum())], dtype=torch.int32)
+    positions = get_vision_position_ids(grid_thw[:1], merge).repeat(count, 1)
     return {
-        "grid_thw": grid_thw,
-        "position_ids": get_vision_position_ids(grid_thw[:1], merge).repeat(count, 1),
-        "cu_seqlens": ends,  # one segment, which the attention function divides
+        "grid_thw": grid_thw.to(device),
+        "position_ids": positions.to(device),
+        "cu_seqlens": ends.to(device),  # one segment, which the attention function divides
         "pictures": count,
     }
 

@@ -100,10 +100,7 @@ def encode_pictures(run: Run, images: torch.Tensor) -> list[torch.Tensor]:
     n counts all pictures, those that stand together too, and the moments of clips.
     """
     pixels, grid_thw = patchify(images.to(run.device))
-    where = {
-        key: value.to(run.device) if isinstance(value, torch.Tensor) else value
-        for key, value in arguments_for(grid_thw, MERGE).items()
-    }
+    where = arguments_for(grid_thw, MERGE, run.device)
     output = run.model.model.visual(pixels, **where, return_dict=True)
     return [output.pooler_output, *output.deepstack_features]
 

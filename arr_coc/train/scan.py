@@ -180,8 +180,9 @@ def evidence_kept(scanner: Scanner, host: ARRCOCQwen, items: Sequence[Item]) -> 
         picture = host.picture(item.image)
         asked = item.boxes, item.image.size, picture.grid
         wanted, each = evidence(*asked).flatten(), evidence_of_each(*asked).flatten(1)
-        asked_about = samples_of(picture)[None], [words_of([item.question], host)]
-        order = scanner.scores(*asked_about).flatten().argsort().cpu()
+        words = words_of([item.question], host)
+        scores = scanner.scores(samples_of(picture)[None], [words])
+        order = scores.flatten().argsort().cpu()
         for share in SHARES:
             highest = order[-budget_tokens(share, len(order)) :]
             there = wanted.any()
