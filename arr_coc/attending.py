@@ -16,6 +16,8 @@ from arr_coc.config import check_budget
 
 # The brief's nominal budget of a cell, a unit of relevance and not a count of tokens.
 BUDGET_LOW, BUDGET_HIGH = 64.0, 400.0
+# Each of several pictures gets one in so many tokens of an even share at least.
+LEAST_PART = 4
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,13 @@ def nothing(grid: tuple[int, int]) -> Allocation:
     return Allocation(grid, torch.zeros(0, 3, dtype=torch.long), torch.zeros(0))
 
 
-def share_out(scores: Sequence[Tensor], budget: int) -> list[int]:
+def share_out(scores: Sequence[Tensor], budget: int, least: int = 0) -> list[int]:
     """How many of the `budget` best places of several moments or pictures lie in each.
 
     Args:
         scores: `(h, w)` relevance of each, of any sizes.
         budget: 1 up to all their places.
+        least: of each so many of its own best places come first; at most an even share of the budget.
 
     Ties go to the earlier place, and only then to the earlier picture: equal ones get equally many.
     """
@@ -152,8 +155,17 @@ def share_out(scores: Sequence[Tensor], budget: int) -> list[int]:
     place = torch.cat([torch.arange(own.numel()) for own in scores])
     number = torch.cat([torch.full((own.numel(),), at) for at, own in enumerate(scores)])
     by_place = torch.sort(place, stable=True).indices
-    best = by_place[torch.sort(value[by_place], descending=True, stable=True).indices[:budget]]
-    return torch.bincount(number[best], minlength=len(scores)).tolist()
+    best = by_place[torch.sort(value[by_place], descending=True, stable=True).indices]
+    if least:
+        rank = torch.stack([(number[best] == at).cumsum(0) for at in range(len(scores))])
+        first = rank[number[best], torch.arange(len(best))] <= min(least, budget // len(scores))
+        best = torch.cat([best[first], best[~first]])
+    return torch.bincount(number[best[:budget]], minlength=len(scores)).tolist()
+
+
+def least_each(budget: int, pictures: int) -> int:
+    """Tokens that each of several pictures gets at least: shown nothing of one, a model miscounts them."""
+    return budget // (pictures * LEAST_PART)
 
 
 def nominal_budget(relevance: Tensor) -> Tensor:

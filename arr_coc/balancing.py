@@ -29,6 +29,8 @@ LEAST = 1e-3
 DIVERSITY_GAIN = 0.3
 # Cells that count as the strongest when distances are taken: one in TOP_SHARE.
 TOP_SHARE = 20
+# How sharply several pictures compete for one budget: 0 is not at all.
+RIVALRY = 1.5
 MAPS, STATISTICS = 3, 3
 EPS = 1e-6
 # What a question's words suggest, per tension: each word that occurs moves the tension there.
@@ -212,6 +214,19 @@ def combine_each(
     if isinstance(scalars.contrast, Tensor):  # 0 has no finite gradient under an exponent
         relevances = [own.clamp(min=least) for own in relevances]
     return [own**scalars.contrast for own in relevances]
+
+
+def compete(own: Sequence[Tensor]) -> list[Tensor]:
+    """Relevance of several pictures, each times what its best place has of the best of all, to `RIVALRY`.
+
+    A picture's places keep their order, and equal pictures stay as they are.
+
+    Args:
+        own: `(1, h, w)` of each, in [0, 1].
+    """
+    peaks = torch.stack([relevance.amax() for relevance in own])
+    weights = (peaks / peaks.amax().clamp(min=EPS)) ** RIVALRY
+    return [relevance * weight for relevance, weight in zip(own, weights)]
 
 
 def _seed(

@@ -24,7 +24,7 @@ SHARE = 0.20
 # Or as many as the question takes: so many of the best places as hold AUTO_MASS of the relevance, at least
 # the first of the shares; and up to the next while the first word is unsure (its entropy, in nats, is above
 # UNSURE; trained weights may bring a bound of their own).
-AUTO, AUTO_MASS, AUTO_SHARES, UNSURE = "auto", 0.95, (0.05, 0.20), 0.3
+AUTO, AUTO_MASS, AUTO_SHARES, UNSURE = "auto", 0.95, (0.08, 0.20), 0.3
 MINIMUM_BUDGET = 4
 # A glance takes one token in so many of the image's, but as many as it takes to find things (6 x 6, or
 # 8 x 8) as long as that is at most one in GLANCE_AT_MOST. By context: weights are trained for one size.

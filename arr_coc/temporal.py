@@ -2,7 +2,8 @@
 
 As `realizing`, with one glance over all of them: it says *when* and *where*. Each moment's relevance is on
 one scale, blends with that of the moment before, is lifted where something moves, and begins anew at a cut
-(brief, part 29, act four). One budget goes to the best places of all moments; a moment may get none of it.
+(brief, part 29, act four); several pictures compete. One budget goes to the best places of all moments; a
+moment may get none of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -158,7 +159,8 @@ class TemporalRealizer(Realizer):
             tensions, chosen_by = (config.tensions, "imposed") if config.tensions else policy
             scalars = self._scalars()
             own, relevance = relevances(maps, moved, cuts, tensions, config, scalars, times)
-            allocations = allocate(relevance, budget, tensions, config.allocator, scalars)
+            least = 0 if times else attending.least_each(budget, len(grids))
+            allocations = allocate(relevance, budget, tensions, config.allocator, scalars, least)
         made = tuple(
             Realization(
                 question=question,
@@ -224,7 +226,8 @@ def recombine(
     moved = [view.textures[:, MOTION.index] for view in views] if moments.times else None
     scalars, times = views[0].scalars, moments.times
     own, relevance = relevances(maps, moved, moments.cuts, tensions, config, scalars, times)
-    allocations = allocate(relevance, budget, tensions, config.allocator, scalars)
+    least = 0 if times else attending.least_each(budget, len(views))
+    allocations = allocate(relevance, budget, tensions, config.allocator, scalars, least)
     changed = {"config": config, "tensions": tensions, "tension_source": "imposed"}
     made = [
         replace(view, relevance=now, allocation=kept, budget=len(kept), **changed)
@@ -252,10 +255,14 @@ def relevances(
     scalars: Scalars = FIXED,
     times: Sequence[float] | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Maps of each moment -> its own relevance, and blended and lifted; `(1, h, w)` all."""
+    """Maps of each moment -> its own relevance, and blended and lifted; `(1, h, w)` all.
+
+    Of pictures, in which nothing is `moved`: after they competed.
+    """
     own = balancing.combine_each(maps, tensions, scalars)
-    blended = blend(own, cuts, config.decay, times)
-    return own, blended if moved is None else lift(blended, moved, config.boost)
+    if moved is None:
+        return own, balancing.compete(own)
+    return own, lift(blend(own, cuts, config.decay, times), moved, config.boost)
 
 
 def blend(
@@ -300,17 +307,18 @@ def allocate(
     tensions: Tensions,
     allocator: str = "topk",
     scalars: Scalars = FIXED,
+    least: int = 0,
 ) -> list[Allocation]:
     """One budget over `(1, h, w)` relevance of several moments or pictures.
 
-    Each gets as many tokens as it has of the best places of all (`attending.share_out`), and spends them
-    as a picture does.
+    Each gets as many tokens as it has of the best places of all, and so many at least
+    (`attending.share_out`), and spends them as a picture does.
     """
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     maps = [own[0].float().cpu() for own in relevance]
     best = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
     spread = Spread(best, scalars.spread(tensions.focus))
-    counts = attending.share_out(maps, budget)
+    counts = attending.share_out(maps, budget, least)
     return [
         spread(own, count) if count else attending.nothing(tuple(own.shape))
         for own, count in zip(maps, counts)

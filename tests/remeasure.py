@@ -28,6 +28,7 @@ FOUR = "--methods stock downsample divprune arr-coc"
 CONTROLS = "random uniform centre random-around uniform-around random-after uniform-after"
 PEERS = "pixelprune fastv visionzip cdpruner dart vicrop"
 EVERY = f"{FOUR} {CONTROLS} {PEERS} arr-coc-after arr-coc-free"
+OF_PICTURES = "stock smaller-frames divprune arr-coc arr-coc-each-alone"
 HELD_OUT = "--hand fxemoji --kinds colour exists where leftmost number"
 USUAL = "Answer the question using a single word or phrase."
 TURNED_OFF = (
@@ -73,9 +74,13 @@ def other_steps(few: int) -> dict[str, str]:
         steps[f"{name}-instruction"] = (
             f"{asked} --instruction {shlex.quote(USUAL)} --out results/{name}-instruction"
         )
-    for name in ("clips", "pictures"):
-        groups = 8 if name == "clips" else 3
-        asked = f"--world {name} --groups {groups} --share 0.2 --seed 1000000000 --floor 0 --n 24"
+    # In pictures nothing blends or moves: no variants of that.
+    views = {
+        "clips": "--groups 8 --n 24",
+        "pictures": f"--groups 3 --n 300 --methods {OF_PICTURES}",
+    }
+    for name, how in views.items():
+        asked = f"--world {name} {how} --share 0.2 --seed 1000000000 --floor 0"
         steps[name] = f"{start} --block 4 {asked} --out results/{name}"
     methods = " ".join(f"arr-coc-{name}" for name in ("after", "free", *TURNED_OFF.split()))
     every = "stock downsample divprune fastv arr-coc arr-coc-after arr-coc-free"

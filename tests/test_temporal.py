@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 import torch
 
-from arr_coc import motion, temporal
+from arr_coc import balancing, motion, temporal
 from arr_coc.allocators import Spread
 from arr_coc.attending import TopK, share_out
 from arr_coc.components import Components
@@ -262,17 +262,37 @@ def test_noise_does_not_move_and_a_change_does():
         motion.moving(still[0], still, GRID)
 
 
-def test_pictures_do_not_blend_and_nothing_in_them_moves():
+def test_pictures_compete_and_do_not_blend_and_nothing_in_them_moves():
     shown = [scene(1)[None], scene(1)[None, :, :128], scene(2)[None]]
     pointing = [points_at((0, 0, 0.01)), points_at((0, 0, 0.01)), points_at((2, 2, 0.3))]
     host = StubHost(shown, pointing, in_time=False)
     decided = TemporalRealizer(host).realize(None, QUESTION, Config(budget=20, tensions=ONE_PLACE))
     assert decided.fallback is None and decided.times is None and decided.cuts == (True,) * 3
     assert [view.grid for view in decided.views] == [(8, 10), (4, 10), (8, 10)]
-    assert decided.counts == [0, 0, 20], "the budget goes to the right one"
-    for view, own in zip(decided.views, decided.own):
+    assert decided.counts == [1, 1, 18], "the budget goes to the right one, and none is left blank"
+    competing = balancing.compete(decided.own)
+    for view, own in zip(decided.views, competing):
         assert torch.equal(view.relevance, own)
         assert view.textures.shape[1] == len(CHANNELS)
+
+
+def test_what_competes_gets_more_where_more_is_relevant_and_equals_stay_as_they_are():
+    strong, weak = torch.tensor([[[1.0, 0.5, 0.3]]]), torch.tensor([[[0.4, 0.35, 0.1, 0.0]]])
+    first, second = balancing.compete([strong, weak])
+    assert torch.equal(first, strong)
+    assert torch.allclose(second, weak * 0.4**balancing.RIVALRY)
+    assert share_out([strong[0], weak[0]], 4) == [2, 2]
+    assert share_out([first[0], second[0]], 4) == [3, 1]
+    for alike in ([weak], [weak, weak], [torch.zeros(1, 2, 2), torch.zeros(1, 2, 2)]):
+        assert all(torch.equal(*pair) for pair in zip(balancing.compete(alike), alike))
+
+
+@pytest.mark.parametrize(
+    ("budget", "least", "counts"), [(4, 0, [4, 0]), (4, 1, [3, 1]), (4, 9, [2, 2]), (1, 1, [1, 0])]
+)
+def test_of_each_so_many_come_first_but_no_more_than_an_even_share(budget, least, counts):
+    scores = [torch.linspace(0.9, 0.5, 6)[None], torch.linspace(0.4, 0.1, 6)[None]]
+    assert share_out(scores, budget, least) == counts
 
 
 @pytest.mark.parametrize("in_time", [True, False])
