@@ -176,6 +176,6 @@ def test_what_is_lost_most_is_named():
     assert set(said.groups()) == {kind for kind, _ in lost[:4]}
     parts = json.loads((ROOT / "results" / "parts" / "summary.json").read_text())
     clear = {e["against"] for e in parts["pairs"] if e["overall"]["interval"][0] > 0}
-    assert clear - {"arr-coc-free", "stock"} == {"arr-coc-no-scan"}, (
-        "only the scan is shown to matter"
+    assert clear - {"arr-coc-free", "stock"} == {"arr-coc-no-scan", "arr-coc-no-lora"}, (
+        "the scan and the low-rank maps are shown to matter"
     )
