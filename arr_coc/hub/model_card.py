@@ -195,7 +195,9 @@ def _asked(run: dict[str, Any]) -> str:
         "folder": "a folder of pictures",
         "local": "a local data set",
     }
-    kind = str(run.get("data") or "")
+    # Scan runs do not say: they know drawn scenes alone, and those have seeds.
+    drawn = "scenes" if run.get("first_seed") is not None else ""
+    kind = str(run.get("data") or drawn)
     return str(run.get("dataset") or named.get(kind, kind))
 
 
