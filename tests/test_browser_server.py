@@ -85,6 +85,7 @@ def test_what_was_finished_is_there_after_the_server_came_back(browser, dying):
         expect(kept).to_be_hidden()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_what_is_finished_stays_where_the_framework_notices_first(browser, dying):
     begin, _ = dying

@@ -222,7 +222,9 @@ def test_a_clip_picked_during_a_run_is_shown_and_no_queue_is_called_full(browser
         assert not [words for words in tab.evaluate("window.said") if "full" in words]
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    "size", [DESK, pytest.param(PHONE, marks=pytest.mark.thorough)], ids=["desk", "phone"]
+)
 def test_a_recorded_clip_is_shown_at_once_and_asked_again(browser, app, size):
     with watched(browser, viewport=size) as tab:
         asked = []

@@ -46,6 +46,7 @@ def test_the_ratio_is_stock_over_ours_within_a_repetition():
     assert (found["repetitions"], found["pictures"]) == (2, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_command_times_both_looks(tmp_path):
     out = tmp_path / "first-word.json"

@@ -275,6 +275,8 @@ def _train(folder: Path, *more: str) -> dict:
     return _state(folder)
 
 
+@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_goes_on_from_a_folder_reads_out_as_the_run_did_that_wrote_it(tmp_path):
     state = _train(tmp_path / "base", "--joint-steps", "1")
     before = {p.name for p in tmp_path.iterdir()}
@@ -286,6 +288,8 @@ def test_what_goes_on_from_a_folder_reads_out_as_the_run_did_that_wrote_it(tmp_p
         assert torch.equal(value, state["heads"][key].bfloat16().float()), key
 
 
+@pytest.mark.thorough
+@pytest.mark.slow
 def test_new_read_outs_learn_before_the_model_does(tmp_path, capsys):
     """At a rate of 0 the joint stage changes nothing, so whatever moved has moved before it."""
     _train(tmp_path / "base", "--joint-steps", "1")

@@ -157,6 +157,7 @@ def test_numbers_that_are_none_are_named(bundled, tmp_path, pace):
         load_components(tmp_path, None, base="bundled", embedding_size=size)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_command_writes_weights_that_differ_in_nothing_else(bundled, tmp_path, capsys):
     out = tmp_path / "paced"

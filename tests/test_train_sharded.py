@@ -95,6 +95,7 @@ def test_what_would_be_divided_is_as_small_as_the_page_says():
     assert said in " ".join((ROOT / "docs" / "data.md").read_text().split())
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_on_a_cpu_accelerate_leaves_fsdp_out_without_a_word(tmp_path):
     out = two_processes(PLAIN, tmp_path, 29671, **{train.SHARDING["FSDP"]: "true"})
