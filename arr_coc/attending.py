@@ -156,10 +156,10 @@ def share_out(scores: Sequence[Tensor], budget: int, least: int = 0) -> list[int
     number = torch.cat([torch.full((own.numel(),), at) for at, own in enumerate(scores)])
     by_place = torch.sort(place, stable=True).indices
     best = by_place[torch.sort(value[by_place], descending=True, stable=True).indices]
-    if least:
-        rank = torch.stack([(number[best] == at).cumsum(0) for at in range(len(scores))])
-        first = rank[number[best], torch.arange(len(best))] <= min(least, budget // len(scores))
-        best = torch.cat([best[first], best[~first]])
+    first = torch.zeros(len(best), dtype=torch.bool)
+    for at in range(len(scores)):
+        first[(number[best] == at).nonzero()[: min(least, budget // len(scores))]] = True
+    best = torch.cat([best[first], best[~first]])
     return torch.bincount(number[best[:budget]], minlength=len(scores)).tolist()
 
 

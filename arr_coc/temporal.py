@@ -159,8 +159,8 @@ class TemporalRealizer(Realizer):
             tensions, chosen_by = (config.tensions, "imposed") if config.tensions else policy
             scalars = self._scalars()
             own, relevance = relevances(maps, moved, cuts, tensions, config, scalars, times)
-            least = 0 if times else attending.least_each(budget, len(grids))
-            allocations = allocate(relevance, budget, tensions, config.allocator, scalars, least)
+            in_time = times is not None
+            allocations = allocate(relevance, budget, tensions, config.allocator, scalars, in_time)
         made = tuple(
             Realization(
                 question=question,
@@ -226,8 +226,8 @@ def recombine(
     moved = [view.textures[:, MOTION.index] for view in views] if moments.times else None
     scalars, times = views[0].scalars, moments.times
     own, relevance = relevances(maps, moved, moments.cuts, tensions, config, scalars, times)
-    least = 0 if times else attending.least_each(budget, len(views))
-    allocations = allocate(relevance, budget, tensions, config.allocator, scalars, least)
+    in_time = times is not None
+    allocations = allocate(relevance, budget, tensions, config.allocator, scalars, in_time)
     changed = {"config": config, "tensions": tensions, "tension_source": "imposed"}
     made = [
         replace(view, relevance=now, allocation=kept, budget=len(kept), **changed)
@@ -307,17 +307,18 @@ def allocate(
     tensions: Tensions,
     allocator: str = "topk",
     scalars: Scalars = FIXED,
-    least: int = 0,
+    in_time: bool = True,
 ) -> list[Allocation]:
     """One budget over `(1, h, w)` relevance of several moments or pictures.
 
-    Each gets as many tokens as it has of the best places of all, and so many at least
-    (`attending.share_out`), and spends them as a picture does.
+    Each gets as many tokens as it has of the best places of all (`attending.share_out`), and spends them
+    as a picture does. A moment may get none; not `in_time` they are pictures, and no picture is left blank.
     """
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     maps = [own[0].float().cpu() for own in relevance]
     best = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
     spread = Spread(best, scalars.spread(tensions.focus))
+    least = 0 if in_time else attending.least_each(budget, len(maps))
     counts = attending.share_out(maps, budget, least)
     return [
         spread(own, count) if count else attending.nothing(tuple(own.shape))
