@@ -108,6 +108,13 @@ def glance_tokens(grid: tuple[int, int], context: str = "cells") -> int:
     return max(1, tokens // one_in, min(enough, tokens // GLANCE_AT_MOST))
 
 
+def glance_size(grid: tuple[int, int], config: "Config", context: str, budget: int) -> int:
+    """At most so many visual tokens for a glance at a picture of which `budget` are kept."""
+    tokens = glance_tokens(grid, context)
+    # One that stays must leave as much to the fovea.
+    return max(1, min(tokens, budget // 2)) if config.glance == "periphery" else tokens
+
+
 def glance_tokens_each(grids: Sequence[tuple[int, int]], context: str = "cells") -> list[int]:
     """Tokens that one glance takes of each of several moments or pictures; of one, `glance_tokens`.
 

@@ -10,6 +10,7 @@ trained weights instead: each scores places in nats, which `Components` adds up.
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +29,14 @@ LEVELS = 4
 BINS = LEVELS**3
 # The share of glance cells treated as the peak: attention has sinks, single cells far above the rest.
 PEAK_QUANTILE = 0.98
+
+
+class Surface(NamedTuple):
+    """What is there, whatever is asked: `(1, 13, h, w)` textures, `(1, h, w)` entropy, what a scan sees."""
+
+    textures: Tensor
+    propositional: Tensor
+    seen: Tensor | None
 
 
 class HeadWeights(nn.Module):

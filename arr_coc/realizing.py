@@ -19,11 +19,12 @@ from arr_coc.allocators import Spread, allocator_for
 from arr_coc.attending import Allocation
 from arr_coc.balancing import FIXED, Scalars
 from arr_coc.components import Components, context_for
-from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Tensions, glance_tokens
+from arr_coc.config import MINIMUM_BUDGET, NEUTRAL, Config, Tensions, glance_size
 from arr_coc.texture import SAMPLES, texture
 from arr_coc.words import Words
 
 log = logging.getLogger(__name__)
+Seconds = dict[str, float]  # by stage
 
 # Above this compress tension (the gist is asked for) an "auto" glance stays in the cache.
 GIST = 0.5
@@ -145,7 +146,7 @@ class Realizer:
         """
         grids = self._grids(image, config)
         budget = config.tokens(sum(h * w for h, w in grids), balancing.lexical_tier(question))
-        seconds: dict[str, float] = {"glance": 0.0, "relevance": 0.0}
+        seconds: Seconds = {"glance": 0.0, "relevance": 0.0}
         try:
             return self._realize(image, question, config, grids, budget, seconds, synchronize)
         except FloatingPointError:
@@ -167,23 +168,18 @@ class Realizer:
         config: Config,
         grids: list[tuple[int, int]],
         budget: int,
-        seconds: dict[str, float],
+        seconds: Seconds,
         synchronize: Callable[[], None],
     ) -> Realization:
         (grid,), glance, context = grids, None, context_for(config, self.components)
         if config.glance != "off":
             with stage(seconds, "glance", synchronize):
-                tokens = glance_tokens(grid, context)
-                if config.glance == "periphery":  # it must leave as much to the fovea
-                    tokens = max(1, min(tokens, budget // 2))
-                glance = self.host.glance(image, question, tokens)
+                glance = self._glance(image, question, glance_size(grid, config, context, budget))
         with stage(seconds, "relevance", synchronize):
-            pixels = self.host.pixels(image, SAMPLES if context == "glance" else None)
-            textures = texture(pixels, grid)
-            propositional = knowing.propositional(pixels, grid)
-            perspectival = knowing.perspectival(textures)
-            participatory, coupled = self._participatory(image, question, glance, textures)
-            maps = (propositional, perspectival, participatory)
+            surface = self._surface(image, grid, SAMPLES if context == "glance" else None)
+            perspectival = knowing.perspectival(surface.textures)
+            participatory, coupled = self._participatory(question, glance, surface)
+            maps = (surface.propositional, perspectival, participatory)
             own = self._tensions(question, [maps])
             tensions, source = (config.tensions, "imposed") if config.tensions else own
             kept = glance.tokens if keeps_glance(config, glance, tensions, budget) else 0
@@ -194,8 +190,8 @@ class Realizer:
             config=config,
             grid=grid,
             budget=budget,
-            textures=textures,
-            propositional=propositional,
+            textures=surface.textures,
+            propositional=surface.propositional,
             perspectival=perspectival,
             participatory=participatory,
             tensions=tensions,
@@ -209,16 +205,27 @@ class Realizer:
             policy_tensions=own,
         )
 
+    def _glance(self, image: Any, question: str, tokens: int) -> Glance:
+        return self.host.glance(image, question, tokens)
+
+    def _surface(self, image: Any, grid: tuple[int, int], side: int | None) -> knowing.Surface:
+        """Of a picture, its maps drawn from `side` samples on a side of each cell, or from every pixel."""
+        pixels, seen = self.host.pixels(image, side), None
+        maps = texture(pixels, grid), knowing.propositional(pixels, grid)
+        if self.components is not None:
+            with torch.inference_mode():
+                seen = self.components.see(lambda side: self.host.pixels(image, side))
+        return knowing.Surface(*maps, seen)
+
     def _participatory(
-        self, image: Any, question: str, glance: Glance | None, textures: Tensor
+        self, question: str, glance: Glance | None, surface: knowing.Surface
     ) -> tuple[Tensor | None, str]:
         """The participatory map and where it comes from, as `Components.participatory`."""
-        grid = tuple(textures.shape[-2:])
+        textures, grid = surface.textures, tuple(surface.textures.shape[-2:])
         if self.components is not None:
             words = self.host.embed(question).to(textures.device)
             with torch.inference_mode():
-                seen = self.components.see(lambda side: self.host.pixels(image, side))
-                return self.components.participatory(glance, textures, words, grid, seen)
+                return self.components.participatory(glance, textures, words, grid, surface.seen)
         if glance is None:
             return None, "none"
         return knowing.participatory(glance.attention, grid), "glance"
@@ -305,23 +312,16 @@ def keeps_glance(config: Config, glance: Glance | None, tensions: Tensions, budg
 
 
 def uniform_realization(
-    question: str,
-    config: Config,
-    grid: tuple[int, int],
-    budget: int,
-    reason: str,
-    seconds: dict[str, float],
+    question: str, config: Config, grid: tuple[int, int], budget: int, reason: str, seconds: Seconds
 ) -> Realization:
     """The fallback: tokens spread evenly, no maps, and the reason."""
+    maps = ("textures", "propositional", "perspectival", "participatory")
     return Realization(
         question=question,
         config=config,
         grid=grid,
         budget=budget,
-        textures=None,
-        propositional=None,
-        perspectival=None,
-        participatory=None,
+        **dict.fromkeys(maps),
         tensions=config.tensions or NEUTRAL,
         tension_source="none",
         participatory_source="none",
@@ -339,7 +339,7 @@ def describe(error: Exception) -> str:
 
 
 @contextmanager
-def stage(seconds: dict[str, float], name: str, synchronize: Callable[[], None]) -> Iterator[None]:
+def stage(seconds: Seconds, name: str, synchronize: Callable[[], None]) -> Iterator[None]:
     """Add the wall seconds of the block to `seconds[name]`, synchronised at both ends."""
     synchronize()
     start = time.perf_counter()

@@ -59,19 +59,6 @@ def samples():
 # --- the frozen base, many questions at once ---
 
 
-def test_batched_glances_are_those_of_one_question(host, picture):
-    asks = [host.prepare(picture, q) for q in QUESTIONS]
-    budget = glance_tokens(asks[0].picture.grid)
-    with torch.no_grad():
-        one = [host.glance(ask, q, budget) for ask, q in zip(asks, QUESTIONS)]
-        glances = [t for t, _ in frozen.glance_pictures(host, [ask.picture for ask in asks])]
-        many = frozen.readings(host, [a.prompt for a in asks], glances, one[0].attention.shape[1:])
-    for row, glance in enumerate(one):
-        for name in ("attention", "heads", "states", "answering"):
-            single, batched = getattr(glance, name)[0], getattr(many, name)[row]
-            assert torch.allclose(single, batched, atol=2e-4), name
-
-
 def test_tokens_encoded_together_are_those_encoded_alone(host, picture):
     pictures = [host.picture(picture), host.picture(picture.transpose(Image.FLIP_LEFT_RIGHT))]
     kept = [torch.tensor([3, 10, 11, 40]), torch.tensor([0, 7])]

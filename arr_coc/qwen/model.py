@@ -22,7 +22,7 @@ from arr_coc.qwen.batch import Greedy, answer_batch
 from arr_coc.qwen.deciding import decided
 from arr_coc.qwen.fetching import OnProgress
 from arr_coc.qwen.host import QwenHost
-from arr_coc.qwen.looking import looked_at
+from arr_coc.qwen.looking import looked_at_each
 from arr_coc.qwen.preparing import Given
 from arr_coc.realizing import Realization
 from arr_coc.temporal import Moments
@@ -139,7 +139,7 @@ class ARRCOCQwen(QwenHost):
         config: Config | None = None,
         max_new_tokens: int = NEW_TOKENS,
     ) -> list[Answer]:
-        """Many questions answered at once: decided and encoded one by one, read and decoded together.
+        """Many questions answered at once: glances, kept cells and answers go through the model together.
 
         Args:
             images: RGB, one for each question; the same one may come again.
@@ -167,8 +167,8 @@ class ARRCOCQwen(QwenHost):
         spending = (config or Config()) if use_arr_coc else None
 
         def answered() -> tuple[list[Greedy], list[Realization | None]]:
-            rows = [looked_at(self, *pair, spending) for pair in zip(images, questions)]
-            prompts, tokens, decided = (list(column) for column in zip(*rows))
+            looks = looked_at_each(self, images, questions, spending)
+            prompts, tokens, decided = (list(column) for column in zip(*looks))
             return answer_batch(self, prompts, tokens, max_new_tokens), decided
 
         with self.lock, torch.inference_mode():

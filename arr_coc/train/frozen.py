@@ -20,15 +20,10 @@ from arr_coc.qwen import encoding, finite
 from arr_coc.qwen.batch import padded
 from arr_coc.qwen.context import EncoderContext
 from arr_coc.qwen.encoding import TokenSet
-from arr_coc.qwen.glance import (
-    Readings,
-    depth_needed,
-    encode_glances,
-    glance_layers,
-    read_glances,
-)
+from arr_coc.qwen.glance import Readings, encode_glances
 from arr_coc.qwen.inputs import Picture, Prompt, glance_grid
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.qwen.together import read_rows
 from arr_coc.scanning import FINE
 from arr_coc.texture import SAMPLES, texture
 from arr_coc.train.data import Sample, TrainingQuestion, evidence_of_each
@@ -75,20 +70,6 @@ def glance_pictures(
 def _glance_grid(picture: Picture, context: str) -> tuple[int, int]:
     """The grid that `ARRCOCQwen.glance` shrinks a picture to."""
     return glance_grid(picture.grid, glance_tokens(picture.grid, context))
-
-
-def readings(
-    host: ARRCOCQwen, prompts: Sequence[Prompt], tokens: Sequence[TokenSet], grid: tuple[int, int]
-) -> Readings:
-    """What is read of one prefill of every prompt: the attention of the token about to answer, and more.
-
-    `grid` is that of the visual tokens, the same in every row.
-    """
-    batch, cache = padded(host, prompts, tokens), host.new_cache()
-    at, depth = batch.positions, depth_needed(host)
-    left, _ = glance_layers(host, batch.ids, at, batch.tokens, depth, cache, batch.mask)
-    start = prompts[0].prefix.shape[1]
-    return read_glances(host, left, cache, at, batch.lengths - 1, start, grid)
 
 
 def answer_logits(
@@ -203,7 +184,7 @@ def gather(
     full_tokens = encode_full(host, pictures) if in_full or any(unboxed) else []
     small_tokens, contexts = (list(own) for own in zip(*glance_pictures(host, pictures, context)))
     shown = [small_tokens[p] for p in picture_of]
-    glances = readings(host, prompts, shown, _glance_grid(pictures[0], context))
+    glances = read_rows(host, prompts, shown, _glance_grid(pictures[0], context)).readings
     places = [
         evidence_of_each(q.boxes, samples[p].image.size, grid).flatten(1).to(host.device)
         for p, q in zip(picture_of, questions)
@@ -211,7 +192,7 @@ def gather(
     # Where nobody drew boxes, the base's own attention at full resolution says where to look.
     if rows := [row for row, unknown in enumerate(unboxed) if unknown]:
         tokens = [full_tokens[picture_of[row]] for row in rows]
-        full = readings(host, [prompts[row] for row in rows], tokens, grid)
+        full = read_rows(host, [prompts[row] for row in rows], tokens, grid).readings
         for row, looked in zip(rows, full.attention.flatten(1).to(host.device, torch.float32)):
             places[row] = looked[None]
     fast = context == "glance"
