@@ -53,7 +53,7 @@ def of_transformers(asked: Sequence[tuple[str, Any, str]], host: Any, _: Any) ->
     import torch
 
     from arr_coc.config import Config
-    from arr_coc.qwen.looking import looked_at
+    from arr_coc.qwen.looking import looked_at_each
 
     rows = []
     for name, image, question in asked:
@@ -64,7 +64,8 @@ def of_transformers(asked: Sequence[tuple[str, Any, str]], host: Any, _: Any) ->
                 image, question, config is not None, config=config, max_new_tokens=NEW_TOKENS
             )
             with torch.inference_mode():
-                prompt, tokens, realization = looked_at(host, image, question, config)
+                (found,) = looked_at_each(host, [image], [question], config)
+                prompt, tokens, realization = found
                 logits = host.model(
                     input_ids=prompt.ids(len(tokens)),
                     position_ids=prompt.position_ids(tokens.places),

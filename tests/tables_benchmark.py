@@ -14,6 +14,7 @@ from tests.tables_shared import Aim, aims_table, times_sooner
 
 RESULTS = Path(__file__).parent.parent / "results"
 BENCHMARK = RESULTS / "benchmark-2b-cpu.json"
+FLOAT32 = RESULTS / "benchmark-2b-cpu-float32.json"  # on another processor
 BUNDLED = RESULTS / "benchmark-bundled-cpu.json"
 LOOKS = {
     STOCK: "full look (stock)",
@@ -88,7 +89,34 @@ def benchmark_block() -> str:
         f"{_against_fastest(report)}. Made with `{report['command'].strip()}` "
         f"([all stages](../results/{BENCHMARK.name}))."
     )
-    return f"{text}\n\n" + "\n".join(rows) + "\n"
+    return f"{text}\n\n" + "\n".join(rows) + f"\n\n{_in_float32()}\n"
+
+
+def _in_float32() -> str:
+    """The same in float32 on another processor, in a sentence."""
+    report = json.loads(FLOAT32.read_text())
+    machine, entries = report["machine"], {}
+    for entry in report["summary"]:
+        entries.setdefault((entry["image_tokens"], entry["case"]), []).append(entry)
+    said = []
+    for size in sorted({size for size, _ in entries}):
+        (stock,) = entries[size, STOCK]
+        looks = "; ".join(
+            f"{LOOKS[case]} "
+            + ", ".join(
+                f"{times_sooner(e['speedup'])} at {e['visual_tokens']['median']:.0f}"
+                for e in entries[size, case]
+            )
+            for case in (report["shipped"], "downsample", "pixelprune")
+        )
+        seconds = stock["time_to_first_token_s"]["median"]
+        said.append(f"of {size:,} tokens the full look took {seconds:.1f} s; {looks}")
+    return (
+        f"In float32 on {machine['cores']} cores of an {machine['processor']}, medians of "
+        f"{_repetitions(report['summary'])} interleaved repetitions, and how much sooner than stock at so "
+        f"many tokens. {'. '.join(part[0].upper() + part[1:] for part in said)}. Made with "
+        f"`{report['command'].strip()}` ([all stages](../results/{FLOAT32.name}))."
+    )
 
 
 def draw_times(out: Path) -> None:

@@ -55,13 +55,6 @@ class RealizerOfMany(Realizer):
         return self.surfaces[id(image.picture)]
 
 
-def looked_at(
-    host: QwenHost, image: Image.Image, question: str, config: Config | None
-) -> tuple[Prompt, TokenSet, Realization | None]:
-    """As `looked_at_each` of one question."""
-    return looked_at_each(host, [image], [question], config)[0]
-
-
 def looked_at_each(
     host: QwenHost,
     images: Sequence[Image.Image],
