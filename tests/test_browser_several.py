@@ -43,7 +43,11 @@ def opened(tab, files, question: str):
     tab.locator("#arr-several-ask").click()
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    "size",
+    [DESK, pytest.param(PHONE, marks=(pytest.mark.thorough, pytest.mark.slow))],
+    ids=["desk", "phone"],
+)
 def test_a_clip_is_asked_and_its_moments_are_walked_through(browser, app, tmp_path, size):
     clip = make_clip(DEV_SEED, groups=4)
     file = written(tmp_path / "clip.mp4", clip.frames, fps=2)

@@ -1,5 +1,6 @@
 """Errors of commands are one line that names what was given; mistakes of ours keep their traceback."""
 
+import importlib
 import subprocess
 import sys
 
@@ -15,14 +16,22 @@ WRONG = {
 
 
 @pytest.mark.parametrize("module", list(WRONG))
-def test_a_wrong_folder_is_one_line(module):
+def test_a_wrong_folder_is_one_line(module, monkeypatch):
     arguments, named = WRONG[module]
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], capture_output=True, text=True
-    )
+    monkeypatch.setattr(sys, "argv", [module, *arguments])
+    with pytest.raises(SystemExit) as ended:
+        run_command(module, importlib.import_module(f"{module}.__main__").main)
+    (said,) = str(ended.value).splitlines()
+    assert said.startswith(f"{module}: ") and named in said
+
+
+def test_that_line_is_all_that_a_command_prints_as_it_ends():
+    arguments, named = WRONG["arr_coc.scenes"]
+    command = [sys.executable, "-m", "arr_coc.scenes", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"{module}: ") and named in last
+    assert last.startswith("arr_coc.scenes: ") and named in last
 
 
 def test_several_lines_become_one_and_mistakes_stay_mistakes(monkeypatch):

@@ -650,6 +650,8 @@ def test_two_processes_give_the_losses_and_weights_of_one(straight, tmp_path):
     assert same_weights(straight, two, atol=1e-4)
 
 
+@pytest.mark.thorough
+@pytest.mark.slow
 def test_accelerate_launch_starts_one_process_on_a_cpu_and_the_command_says_so(tmp_path):
     """The trap: why the test above and docs/training.md use torchrun."""
     script = tmp_path / "world.py"
