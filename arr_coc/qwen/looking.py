@@ -8,12 +8,12 @@ one call, a large picture's worth of tokens at a time.
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image
 
 from arr_coc.balancing import lexical_tier
-from arr_coc.components import context_for
+from arr_coc.components import Components, context_for
 from arr_coc.config import Config, glance_size
 from arr_coc.knowing import Surface
 from arr_coc.qwen.encoding import TokenSet, joined
@@ -41,10 +41,13 @@ class Look(NamedTuple):
 class RealizerOfMany(Realizer):
     """Decides about many questions: glances were taken before, and a picture's maps are made once."""
 
-    def __init__(self, host: QwenHost, components: Any, glances: dict[int, Glance]) -> None:
+    def __init__(
+        self, host: QwenHost, components: Components | None, glances: dict[int, Glance]
+    ) -> None:
         """`glances` by the `id` of the ask; one that is not there is taken when it is needed."""
         super().__init__(host, components)
-        self.glances, self.surfaces = glances, {}
+        self.glances = glances
+        self.surfaces: dict[int, Surface] = {}
 
     def _glance(self, image: Ask, question: str, tokens: int) -> Glance:
         return self.glances.get(id(image)) or super()._glance(image, question, tokens)
