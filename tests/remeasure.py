@@ -76,7 +76,7 @@ def other_steps(few: int) -> dict[str, str]:
         )
     # In pictures nothing blends or moves: no variants of that.
     views = {
-        "clips": "--groups 8 --n 24",
+        "clips": "--groups 8 --n 60",
         "pictures": f"--groups 3 --n 300 --methods {OF_PICTURES}",
     }
     for name, how in views.items():
