@@ -214,7 +214,7 @@ class Realizer:
         maps = texture(pixels, grid), knowing.propositional(pixels, grid)
         if self.components is not None:
             with torch.inference_mode():
-                seen = self.components.see(lambda side: self.host.pixels(image, side))
+                seen = self.components.see(lambda finer: self.host.pixels(image, finer))
         return knowing.Surface(*maps, seen)
 
     def _participatory(

@@ -110,11 +110,11 @@ def _in_float32() -> str:
             for case in (report["shipped"], "downsample", "pixelprune")
         )
         seconds = stock["time_to_first_token_s"]["median"]
-        said.append(f"of {size:,} tokens the full look took {seconds:.1f} s; {looks}")
+        said.append(f"Of {size:,} tokens the full look took {seconds:.1f} s; {looks}")
     return (
         f"In float32 on {machine['cores']} cores of an {machine['processor']}, medians of "
         f"{_repetitions(report['summary'])} interleaved repetitions, and how much sooner than stock at so "
-        f"many tokens. {'. '.join(part[0].upper() + part[1:] for part in said)}. Made with "
+        f"many tokens. {'. '.join(said)}. Made with "
         f"`{report['command'].strip()}` ([all stages](../results/{FLOAT32.name}))."
     )
 

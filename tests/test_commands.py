@@ -1,6 +1,6 @@
 """Errors of commands are one line that names what was given; mistakes of ours keep their traceback."""
 
-import importlib
+import runpy
 import subprocess
 import sys
 
@@ -20,7 +20,7 @@ def test_a_wrong_folder_is_one_line(module, monkeypatch):
     arguments, named = WRONG[module]
     monkeypatch.setattr(sys, "argv", [module, *arguments])
     with pytest.raises(SystemExit) as ended:
-        run_command(module, importlib.import_module(f"{module}.__main__").main)
+        runpy.run_module(module, run_name="__main__")
     (said,) = str(ended.value).splitlines()
     assert said.startswith(f"{module}: ") and named in said
 

@@ -42,7 +42,9 @@ def test_a_batch_answers_as_its_questions_do_alone(bundled, images, name):
             assert ours.realization.tokens == single.realization.tokens
             same = ours.realization.allocation.cells == single.realization.allocation.cells
             assert same.all()
-            if ours.realization.glance:
+            if config.glance == "off":
+                assert ours.realization.glance is None
+            else:
                 assert ours.realization.glance.state is None
 
 
@@ -120,6 +122,14 @@ def test_glances_take_one_call_and_kept_cells_another(bundled, picture, calls, a
     answers = asked_twice(bundled, picture, Config())
     glance = answers[0].realization.glance.tokens
     assert calls == [2 * glance, sum(len(a.realization.allocation) for a in answers)]
+
+
+def test_a_picture_is_prepared_once(bundled, images, monkeypatch):
+    made, real = [], bundled.picture
+    monkeypatch.setattr(type(bundled), "picture", lambda _, image: made.append(1) or real(image))
+    first, second, third = bundled.prepare_each(images, QUESTIONS)
+    assert len(made) == 2 and first.picture is third.picture is not second.picture
+    assert first.prompt is not third.prompt
 
 
 def test_maps_of_a_picture_are_made_once(bundled, picture, monkeypatch):

@@ -19,7 +19,7 @@ from arr_coc.evaluate.views import ViewsItem
 from arr_coc.peers.base import Method, Reduced, SharedEncodes
 from arr_coc.peers.views import ReducedViews, ViewsMethod
 from arr_coc.qwen.batch import Greedy, answer_batch
-from arr_coc.qwen.inputs import Ask, Picture
+from arr_coc.qwen.inputs import Ask
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.drawing import Box
 from arr_coc.scoring import anls, score_exact, vqa_accuracy
@@ -59,7 +59,7 @@ def measure_items(
     work = list(zip(items, pending, strict=True))
     for start in range(0, len(work), batch):
         group, encodes = work[start : start + batch], SharedEncodes()
-        asks = _prepared(host, [item for item, _ in group])
+        asks = host.prepare_each(*zip(*((item.image, item.text) for item, _ in group)))
         for pair in sorted(set().union(*(pairs for _, pairs in group))):
             name, share = pair
             questions = [(item, ask) for (item, pairs), ask in zip(group, asks) if pair in pairs]
@@ -146,18 +146,6 @@ def own_against_other(values: np.ndarray, own: np.ndarray, item: Item) -> float 
         if other is not None and not ((own > 0) & (other > 0)).any():
             aucs.append(auc(values[own > 0], values[other > 0]))
     return float(np.mean(aucs)) if aucs else None
-
-
-def _prepared(host: ARRCOCQwen, items: Sequence[Item]) -> list[Ask]:
-    """Items as the host takes them; questions about one image share its prepared picture."""
-    pictures: dict[int, Picture] = {}
-    asks = []
-    for item in items:
-        if id(item.image) not in pictures:
-            pictures[id(item.image)] = host.picture(item.image)
-        picture = pictures[id(item.image)]
-        asks.append(Ask(picture, host.prompt(picture, item.text)))
-    return asks
 
 
 def _answered(

@@ -78,6 +78,22 @@ class Readings:
     states: Tensor  # (B, gh, gw, D)
     answering: Tensor  # (B, D)
 
+    def row(self, number: int) -> "Readings":
+        """Of one of them."""
+        parts = (self.attention, self.heads, self.states, self.answering)
+        return Readings(*(part[number : number + 1] for part in parts))
+
+    def glance(self, state: Seen) -> Glance:
+        """As `realizing.Glance`, with what the glance leaves."""
+        return Glance(
+            attention=self.attention,
+            tokens=len(state.tokens),
+            state=state,
+            heads=self.heads,
+            states=self.states,
+            answering=self.answering,
+        )
+
 
 def layers_in(span: tuple[float, float], depth: int) -> list[int]:
     """The text layers in a span of the depth, from and up to these shares of it; at least one."""
@@ -109,18 +125,6 @@ class Pass:
     reached: Tensor
     readings: list[Readings]
 
-    def glance(self, number: int, state: Seen) -> Glance:
-        """What was read of one of the pictures, as `realizing.Glance`."""
-        read = self.readings[number]
-        return Glance(
-            attention=read.attention,
-            tokens=len(state.tokens),
-            state=state,
-            heads=read.heads,
-            states=read.states,
-            answering=read.answering,
-        )
-
 
 def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = None) -> Glance:
     """Look at a picture with at most `tokens` visual tokens, asking its question.
@@ -145,7 +149,7 @@ def take_glance(host: Any, ask: Ask, tokens: int, layers: list[int] | None = Non
     text, position_ids = host.model.model.language_model, done.position_ids[:, :, :end]
     reached = done.reached[:, :end]
     state = GlanceState(glance, context, text, done.cache, reached, position_ids, done.depth)
-    return done.glance(0, state)
+    return done.readings[0].glance(state)
 
 
 def take_glances(
@@ -157,7 +161,7 @@ def take_glances(
     glance's `state` holds is a `Seen`; no answer can go on from such a pass.
     """
     done = _look(host, views, tokens, layers)
-    return [done.glance(number, Seen(*own)) for number, own in enumerate(done.encoded)]
+    return [read.glance(Seen(*own)) for read, own in zip(done.readings, done.encoded)]
 
 
 def _look(host: Any, asked: Ask | Views, tokens: Sequence[int], layers: list[int] | None) -> Pass:

@@ -72,11 +72,7 @@ def looked_at_each(
         questions: as many.
         config: how to spend tokens.
     """
-    pictures = {id(image): host.picture(image) for image in images}
-    asks = []
-    for image, question in zip(images, questions, strict=True):
-        picture = pictures[id(image)]
-        asks.append(Ask(picture, host.prompt(picture, question)))
+    asks = host.prepare_each(images, questions)
     if config is None:
         return _in_full(host, asks)
     glances = _glances(host, asks, questions, config)

@@ -41,6 +41,13 @@ class Preparing:
             raise ValueError(f"grid is {grid} for several pictures, expected none")
         return self.inputs.prepare_pictures(image, question)
 
+    def prepare_each(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[Ask]:
+        """Each picture with its question; an image that comes several times is prepared once."""
+        once = {id(image): image for image in images}
+        pictures = {key: self.picture(image) for key, image in once.items()}
+        asked = [(pictures[id(image)], text) for image, text in zip(images, questions, strict=True)]
+        return [Ask(picture, self.prompt(picture, text)) for picture, text in asked]
+
     def picture(self, image: Image.Image) -> Picture:
         """The image as the stock processor prepares it, at most `max_pixels`."""
         return self.inputs.picture(image)

@@ -52,14 +52,8 @@ class Rows:
             cache.update(layer.keys[own, :, :end], layer.values[own, :, :end], number)
         text, at = host.model.model.language_model, self.position_ids[:, own, :end]
         reached = self.reached[own, :end]
-        return Glance(
-            attention=self.readings.attention[own],
-            tokens=len(seen.tokens),
-            state=GlanceState(seen.tokens, seen.context, text, cache, reached, at, self.depth),
-            heads=self.readings.heads[own],
-            states=self.readings.states[own],
-            answering=self.readings.answering[own],
-        )
+        state = GlanceState(seen.tokens, seen.context, text, cache, reached, at, self.depth)
+        return self.readings.row(row).glance(state)
 
 
 def read_rows(
