@@ -16,7 +16,7 @@ from arr_coc.config import check_budget
 
 # The brief's nominal budget of a cell, a unit of relevance and not a count of tokens.
 BUDGET_LOW, BUDGET_HIGH = 64.0, 400.0
-# Each of several pictures gets one in so many tokens of an even share at least.
+# Each moment of a clip, or of several pictures, gets one in so many tokens of an even share at least.
 LEAST_PART = 4
 
 
@@ -163,9 +163,13 @@ def share_out(scores: Sequence[Tensor], budget: int, least: int = 0) -> list[int
     return torch.bincount(number[best[:budget]], minlength=len(scores)).tolist()
 
 
-def least_each(budget: int, pictures: int) -> int:
-    """Tokens that each of several pictures gets at least: shown nothing of one, a model miscounts them."""
-    return budget // (pictures * LEAST_PART)
+def least_each(budget: int, count: int) -> int:
+    """Tokens that each of so many moments or pictures gets at least.
+
+    Shown nothing of a picture, a model miscounts them; shown nothing of a moment, it takes what is there
+    all along for what came or went.
+    """
+    return budget // (count * LEAST_PART)
 
 
 def nominal_budget(relevance: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 As `realizing`, with one glance over all of them: it says *when* and *where*. Each moment's relevance is on
 one scale, blends with that of the moment before, is lifted where something moves, and begins anew at a cut
-(brief, part 29, act four); several pictures compete. One budget goes to the best places of all moments; a
-moment may get none of it.
+(brief, part 29, act four); several pictures compete. One budget goes to the best places of all, a part of
+an even share to each moment or picture.
 """
 
 from collections.abc import Callable, Sequence
@@ -159,8 +159,7 @@ class TemporalRealizer(Realizer):
             tensions, chosen_by = (config.tensions, "imposed") if config.tensions else policy
             scalars = self._scalars()
             own, relevance = relevances(maps, moved, cuts, tensions, config, scalars, times)
-            in_time = times is not None
-            allocations = allocate(relevance, budget, tensions, config.allocator, scalars, in_time)
+            allocations = allocate(relevance, budget, tensions, config.allocator, scalars)
         made = tuple(
             Realization(
                 question=question,
@@ -226,8 +225,7 @@ def recombine(
     moved = [view.textures[:, MOTION.index] for view in views] if moments.times else None
     scalars, times = views[0].scalars, moments.times
     own, relevance = relevances(maps, moved, moments.cuts, tensions, config, scalars, times)
-    in_time = times is not None
-    allocations = allocate(relevance, budget, tensions, config.allocator, scalars, in_time)
+    allocations = allocate(relevance, budget, tensions, config.allocator, scalars)
     changed = {"config": config, "tensions": tensions, "tension_source": "imposed"}
     made = [
         replace(view, relevance=now, allocation=kept, budget=len(kept), **changed)
@@ -307,19 +305,17 @@ def allocate(
     tensions: Tensions,
     allocator: str = "topk",
     scalars: Scalars = FIXED,
-    in_time: bool = True,
 ) -> list[Allocation]:
     """One budget over `(1, h, w)` relevance of several moments or pictures.
 
     Each gets as many tokens as it has of the best places of all (`attending.share_out`), and spends them
-    as a picture does. A moment may get none; not `in_time` they are pictures, and no picture is left blank.
+    as a picture does. Each gets something (`attending.least_each`), but of a budget that is small for so many.
     """
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     maps = [own[0].float().cpu() for own in relevance]
     best = allocator_for(allocator, compress=tensions.compress, minimum=MINIMUM_BUDGET)
     spread = Spread(best, scalars.spread(tensions.focus))
-    least = 0 if in_time else attending.least_each(budget, len(maps))
-    counts = attending.share_out(maps, budget, least)
+    counts = attending.share_out(maps, budget, attending.least_each(budget, len(maps)))
     return [
         spread(own, count) if count else attending.nothing(tuple(own.shape))
         for own, count in zip(maps, counts)

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 from arr_coc.balancing import lexical_tensions
+from arr_coc.config import Pace
 from arr_coc.evaluate import __main__ as evaluate
 from arr_coc.evaluate import identity, questions, stats, store, summary, vqa, work
 from arr_coc.evaluate import rows as evaluate_rows
@@ -389,6 +390,30 @@ def test_a_new_bound_asks_rounds_anew_and_times_of_other_weights_go(tmp_path, bu
         asked("--resume", unsure=0.3)
     assert asked("--resume", "--new-weights", unsure=0.3) == {("arr-coc", 0.2)}
     assert not (tmp_path / "out" / "time.json").exists()
+
+
+def test_new_numbers_for_clips_ask_clips_anew_and_no_pictures(tmp_path, bundled):
+    parts = weights.load_components(
+        str(weights.BUNDLED_WEIGHTS), None, base=bundled.name, **bundled.identity()
+    )
+    words = ["--n", "1", "--kinds", "colour", "--budgets", "0.2", "--groups", "4", "--floor", "0"]
+    words += ["--methods", "stock", "arr-coc", "--weights", str(tmp_path / "w")]
+
+    def asked(world, *more, decay):
+        made = parts.with_numbers(pace=Pace(decay))
+        weights.save_components(made, tmp_path / "w", base=bundled.name, **bundled.identity())
+        given = ["--world", world, "--out", str(tmp_path / world), *words, *more]
+        identity.open_out(parse(given, ""))
+        return store.present_pairs(store.read_rows(tmp_path / world))
+
+    for world in ("clips", "pictures"):
+        asked(world, decay=0.2)
+        run(tmp_path / world, "--world", world, *words, "--resume")
+    every = {("stock", 1.0), ("arr-coc", 0.2)}
+    with pytest.raises(SystemExit, match="holds rows of"):
+        asked("clips", "--resume", decay=0.3)
+    assert asked("clips", "--resume", "--new-weights", decay=0.3) == every - {("arr-coc", 0.2)}
+    assert asked("pictures", "--resume", decay=0.3) == every
 
 
 def test_a_question_that_became_another_is_not_paired_with_its_rows(tmp_path, monkeypatch):

@@ -137,12 +137,14 @@ def test_the_budget_goes_to_the_moment_that_the_question_points_to():
     host = StubHost([moment(1, 1)] * 3, pointing)
     config = Config(budget=12, tensions=ONE_PLACE, decay=0.0)
     clip = TemporalRealizer(host).realize(None, QUESTION, config)
-    assert clip.counts == [0, 12, 0]
+    assert clip.counts == [1, 10, 1], "a quarter of an even share is left to each"
+    few = TemporalRealizer(host).realize(None, QUESTION, replace(config, budget=11))
+    assert few.counts == [0, 11, 0], "too few for all of them: some moments get none"
     rows, columns = clip.views[1].allocation.cells[:, 1:].unbind(1)
     assert (rows >= 3).all() and (rows <= 6).all() and (columns >= 3).all() and (columns <= 6).all()
     # Blended on, the place goes on mattering after its moment, and never before it.
     later = TemporalRealizer(host).realize(None, QUESTION, replace(config, budget=40, decay=0.5))
-    assert later.counts[0] == 0 < later.counts[2] < later.counts[1]
+    assert later.counts[0] == 3 < later.counts[2] < later.counts[1]
 
 
 def test_a_moment_is_on_the_scale_of_all_and_a_mutant_of_its_own_is_not():
@@ -150,11 +152,11 @@ def test_a_moment_is_on_the_scale_of_all_and_a_mutant_of_its_own_is_not():
     host = StubHost([moment(1, 1)] * 2, weak)
     config = Config(budget=10, tensions=ONE_PLACE, decay=0.0)
     clip = TemporalRealizer(host).realize(None, QUESTION, config)
-    assert clip.counts == [10, 0]
+    assert clip.counts == [9, 1]
     alone = [
         Realizer(StubHost([moment(1, 1)], [own])).realize(None, QUESTION, config) for own in weak
     ]
-    assert share_out([own.relevance[0] for own in alone], 10) != [10, 0], (
+    assert share_out([own.relevance[0] for own in alone], 10, 1) != [9, 1], (
         "else a scale for each would do"
     )
 

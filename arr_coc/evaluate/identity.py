@@ -12,10 +12,12 @@ from arr_coc import components, digests, naming, provenance
 from arr_coc.evaluate import store
 from arr_coc.evaluate.questions import other_scenes, other_words
 from arr_coc.evaluate.settings import Settings, methods_of
+from arr_coc.evaluate.views import CLIPS
 from arr_coc.peers.ours import UNSURE
+from arr_coc.peers.views_methods import PACE
 from arr_coc.qwen.loading import default_dtype
 
-WEIGHTS = {"weights", "weights_sha256", UNSURE}  # what ARR-COC's rows alone depend on
+WEIGHTS = {"weights", "weights_sha256", UNSURE, PACE}  # what ARR-COC's rows alone depend on
 # Digests of each trained part, which tell what a new file of weights changes.
 WEIGHTS_PARTS = "weights_parts"
 DIGITS = 16  # of a digest, in hex
@@ -42,7 +44,7 @@ def open_out(settings: Settings) -> None:
             sys.exit(f"{out} holds rows of {known or None}, this run would add rows of {own}")
         if apart:
             changed = changed_parts(known.get(WEIGHTS_PARTS), own.get(WEIGHTS_PARTS))
-            changed |= apart & {UNSURE}
+            changed |= apart & {UNSURE, PACE}
             known = methods_of(settings.world)
             store.forget(out, [name for name, make in known.items() if make().parts & changed])
             (out / TIMES).unlink(missing_ok=True)  # of the weights before
@@ -94,7 +96,8 @@ def identity(settings: Settings) -> dict[str, Any]:
         about["seed"] = settings.seed
     if settings.groups:
         about["groups"] = settings.groups
-        about["pace"] = _numbers(trained).get("pace")  # clips are decided by it
+    if settings.world == CLIPS:
+        about[PACE] = _numbers(trained).get(PACE)  # clips are decided by it
     return about | {"size": "x".join(map(str, settings.size))}
 
 

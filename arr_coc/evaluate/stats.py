@@ -71,6 +71,16 @@ class Bootstrap:
         for row in self.weights[1:]:
             row[:] = np.bincount(rng.integers(count, size=count), minlength=count)
 
+    @classmethod
+    def of(cls, pictures: Sequence[str], kinds: Sequence[str]) -> "Bootstrap":
+        """Of questions by names of picture and kind, `(Q,)`; kinds in order, pictures as they come."""
+        number = {name: at for at, name in enumerate(dict.fromkeys(pictures))}
+        names = sorted(set(kinds))
+        return cls(
+            np.array([number[name] for name in pictures]),
+            np.array([names.index(name) for name in kinds]),
+        )
+
     def means(self, values: np.ndarray, *, pooled: bool = False) -> np.ndarray:
         """`(Q,)` values, NaN where there is none -> `(1 + R, kinds)` means, the sample's own first.
 

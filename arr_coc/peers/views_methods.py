@@ -27,6 +27,7 @@ from arr_coc.qwen.inputs import Ask, Picture, Views
 from arr_coc.temporal import Moments
 
 UNBLENDED = f"{OURS}-unblended"
+PACE = "pace"  # beside trained parts: the numbers by which the moments of a clip are decided
 
 
 class StockViews(ViewsPeer):
@@ -187,7 +188,7 @@ class ARRCOCViews(ViewsPeer):
     """ARR-COC itself, under any `Config`; its budget is set per call."""
 
     is_ours = True
-    parts = frozenset(PARTS)
+    parts = frozenset({*PARTS, PACE})
 
     def __init__(self, config: Config = Config(), name: str = OURS) -> None:
         """`name` is what a table calls this variant."""
@@ -223,7 +224,7 @@ class WithoutMotion(ARRCOCViews):
     needs_weights = True
     of_clips = True
     part = "motion"
-    parts = frozenset(PARTS) - {part}
+    parts = ARRCOCViews.parts - {part}
 
     def __init__(self) -> None:
         super().__init__(name=f"{OURS}-no-{self.part}")

@@ -318,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "numbers": rows,
     }
     pace, match = tried[report["published"]]
-    publish_numbers(asking(host, None, match), args.out, report, pace=pace)
+    publish_numbers(asking(host, None, match), args.out, "pace", report, pace=pace)
     print(json.dumps({"out": str(args.out), **report["numbers"]}))
 
 

@@ -40,17 +40,18 @@ def publish(
     (out / weights.TRAINING).write_text(runs + "\n")
 
 
-def publish_numbers(host: ARRCOCQwen, out: Path, about: dict[str, Any], **numbers: Any) -> None:
+def publish_numbers(
+    host: ARRCOCQwen, out: Path, name: str, about: dict[str, Any], **numbers: Any
+) -> None:
     """Write the weights of a host with other numbers, and the report of how they came about.
 
     Args:
         host: its first weights are written, for the base that they name.
-        out: a folder; the report's name is that of the numbers, `.json`.
-        about: the report.
-        numbers: one of those of `Components.with_numbers`.
+        out: a folder.
+        name, about: the report, as `name`.json.
+        numbers: those of `Components.with_numbers`.
     """
     parts = next(iter(host.policies.values()))
     base = parts.origin.base if parts.origin and parts.origin.base else host.name
     weights.save_components(parts.with_numbers(**numbers), out, base=base, **host.identity())
-    (name,) = numbers
     (out / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n")

@@ -61,10 +61,7 @@ def compared(usual: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
         `share`, tokens over native ones, in all and by kind.
     """
     kinds = sorted({row["kind"] for row in rows})
-    kind_of = np.array([kinds.index(row["kind"]) for row in rows])
-    pictures: dict[str, int] = {}
-    picture_of = np.array([pictures.setdefault(row["picture"], len(pictures)) for row in rows])
-    bootstrap = Bootstrap(picture_of, kind_of)
+    bootstrap = Bootstrap.of([row["picture"] for row in rows], [row["kind"] for row in rows])
     right = np.array([row["right"] for row in rows], float)
     before = np.array([row["right"] for row in usual], float)
     shares = np.array([row["tokens"] / row["native"] for row in rows])
@@ -72,7 +69,7 @@ def compared(usual: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
     def spent(of: np.ndarray) -> dict[str, float]:
         return {"mean": round(float(of.mean()), 4), "p95": round(float(np.percentile(of, P95)), 4)}
 
-    by_kind = {kind: spent(shares[kind_of == number]) for number, kind in enumerate(kinds)}
+    by_kind = {kind: spent(shares[bootstrap.kinds == number]) for number, kind in enumerate(kinds)}
     return {
         "n": len(rows),
         "right": estimate(bootstrap.means(right).mean(1)),
@@ -134,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "bounds": {f"{bound:g}": own for bound, own in found.items()},
         "unsure": best,
     }
-    publish_numbers(host, args.out, report, unsure=best)
+    publish_numbers(host, args.out, "unsure", report, unsure=best)
     share = found[best]["share"]["all"]["mean"]
     print(json.dumps({"out": str(args.out), "unsure": best, "share": share}))
 

@@ -1,0 +1,131 @@
+"""Choose how long relevance lasts in a clip.
+
+    python -m arr_coc.train.decay --weights arr_coc/bundled/arr-coc --n 60 --out runs/decay
+
+Questions about development clips are answered under several decays (`config.Pace`). The longest, by which
+neighbouring moments are decided most alike, of those that answer at most `--loss` less than the best is
+written into OUT's `config.json`, beside the same weights. `decay.json` there says what every one came to.
+Nothing else is trained. The last stdout line is JSON.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from arr_coc import provenance
+from arr_coc.commands import run_command
+from arr_coc.config import SHARE, Config, Pace
+from arr_coc.evaluate.questions import other_scenes
+from arr_coc.evaluate.stats import Bootstrap, estimate
+from arr_coc.evaluate.store import Row
+from arr_coc.evaluate.views import CLIPS, GROUPS, DrawnViews
+from arr_coc.evaluate.views_rows import measure_views
+from arr_coc.peers.views_methods import ARRCOCViews
+from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.scenes.hands import ANY, TRAINING_HANDS
+from arr_coc.scenes.moments import CLIP_KINDS
+from arr_coc.scenes.scene import DEV_SEED
+from arr_coc.train.publishing import publish_numbers
+
+MODULE = "arr_coc.train.decay"
+DECAYS = (0.0, 0.1, 0.3, 0.7)
+LOSS = 0.005  # of the answers that are right under the best
+NEW_TOKENS = 8
+
+
+def answered(
+    host: ARRCOCQwen, source: DrawnViews, decays: Sequence[float]
+) -> dict[float, list[Row]]:
+    """Under each decay a row for every question of a source."""
+    methods = {f"{decay:g}": ARRCOCViews(Config(decay=decay), f"{decay:g}") for decay in decays}
+    pairs, rows = frozenset((name, SHARE) for name in methods), []
+    for refs in tqdm(list(source.blocks()), desc="clips", unit="block"):
+        items = source.load(refs)
+        rows += measure_views(
+            host, methods, items, [pairs] * len(items), dataset=source.name,
+            scoring=source.scoring, max_new_tokens=NEW_TOKENS,
+        )  # fmt: skip
+    return {decay: [row for row in rows if row["method"] == f"{decay:g}"] for decay in decays}
+
+
+def compared(before: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
+    """What one decay came to, beside the same questions under the weights' own.
+
+    Returns:
+        `right` and `minus_own` with intervals over clips, and the means `covered_area` and `cosine` of
+        neighbouring moments, kinds alike all; the means of `right` by kind.
+    """
+    kinds = sorted({row["kind"] for row in rows})
+    bootstrap = Bootstrap.of([row["picture"] for row in rows], [row["kind"] for row in rows])
+
+    def column(name: str, of: Sequence[Row] = rows) -> np.ndarray:
+        return np.array([np.nan if row[name] is None else row[name] for row in of], float)
+
+    means = bootstrap.means(column("right"))
+    found = {"n": len(rows), "right": estimate(means.mean(1))}
+    minus = bootstrap.means(column("right") - column("right", before))
+    found["minus_own"] = estimate(minus.mean(1))
+    for name in ("covered_area", "cosine"):
+        found[name] = round(float(np.nanmean(bootstrap.means(column(name))[0])), 4)
+    return found | {"kinds": dict(zip(kinds, means[0].round(4).tolist()))}
+
+
+def chosen(found: dict[float, dict[str, Any]], loss: float) -> float:
+    """The longest decay that answers at most so much less than the best."""
+    least = max(own["right"]["value"] for own in found.values()) - loss
+    return max(decay for decay, own in found.items() if own["right"]["value"] >= least)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags."""
+    p = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__.splitlines()[0])
+    p.add_argument("--base", default=None, help="folder or Hub id (default: the bundled base)")
+    p.add_argument("--weights", default=None, help="ARR-COC weights that get the decay")
+    p.add_argument("--out", type=Path, required=True, help="folder for the weights")
+    p.add_argument("--n", type=int, default=60, help="questions per kind (default %(default)s)")
+    p.add_argument("--decays", type=float, nargs="+", default=list(DECAYS), metavar="SHARE")
+    p.add_argument("--loss", type=float, default=LOSS, help="allowed (default %(default)s)")
+    p.add_argument("--kinds", nargs="+", metavar="KIND", help="default: all of clips")
+    p.add_argument("--groups", type=int, default=GROUPS[CLIPS], help="moments of a clip")
+    p.add_argument("--hand", choices=(ANY, *TRAINING_HANDS), default=ANY, help="who draws them")
+    p.add_argument("--seed", type=int, default=DEV_SEED, help="of the first clip")
+    p.add_argument("--threads", type=int, default=2)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Compare the decays, write the weights with the one that is chosen."""
+    args = parser().parse_args(argv)
+    torch.set_num_threads(args.threads)
+    host = ARRCOCQwen.from_pretrained(args.base, args.weights)
+    if not host.policies:
+        raise ValueError(
+            "there are no ARR-COC weights to write the decay into; name some by --weights"
+        )
+    own = next(iter(host.policies.values())).pace or Pace()
+    kinds = args.kinds or CLIP_KINDS
+    source = DrawnViews(args.seed, args.n, kinds, CLIPS, args.groups, hand=args.hand)
+    rows = answered(host, source, sorted({*args.decays, own.decay}))
+    found = {decay: compared(rows[own.decay], of) for decay, of in rows.items()}
+    best = chosen(found, args.loss)
+    report = {
+        "what": "answers about development clips under several decays, and how alike moments are decided",
+        **provenance.header(MODULE, provenance.typed(argv), host.device),
+        "groups": args.groups,
+        **other_scenes(CLIPS, args.hand),
+        "own": own.decay,
+        "decays": {f"{decay:g}": of for decay, of in found.items()},
+        "decay": best,
+    }
+    publish_numbers(host, args.out, "decay", report, pace=own._replace(decay=best))
+    print(json.dumps({"out": str(args.out), "decay": best, "right": found[best]["right"]}))
+
+
+if __name__ == "__main__":
+    run_command(MODULE, main)
