@@ -309,7 +309,7 @@ def allocate(
     """One budget over `(1, h, w)` relevance of several moments or pictures.
 
     Each gets as many tokens as it has of the best places of all (`attending.share_out`), and spends them
-    as a picture does. Each gets something (`attending.least_each`), but of a budget that is small for so many.
+    as a picture does. Each gets some (`attending.least_each`), but of a budget that is small for so many.
     """
     # On a fast device with ties the order must not depend on the device: decide on the CPU.
     maps = [own[0].float().cpu() for own in relevance]

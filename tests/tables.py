@@ -17,7 +17,7 @@ from arr_coc.qwen import ARRCOCQwen
 from tests.tables_aims import CONTROLS, EVALUATION, aims_block
 from tests.tables_base import curve_block, kinds_block, manners_block
 from tests.tables_benchmark import benchmark_block, draw_times, time_aims_block
-from tests.tables_clips import PACE, answers_block, clips_block, pace_block
+from tests.tables_clips import DECAY, PACE, answers_block, clips_block, decay_block, pace_block
 from tests.tables_gpu import gpu_block, gpu_ratio
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
@@ -243,6 +243,8 @@ for world in ("clips", "pictures"):
         BLOCKS[f"answers on {world}"] = (ROOT / "docs" / "clips.md", partial(answers_block, world))
 if PACE.is_file():
     BLOCKS["pace"] = (ROOT / "docs" / "clips.md", pace_block)
+if DECAY.is_file():
+    BLOCKS["decay"] = (ROOT / "docs" / "clips.md", decay_block)
 if (RESULTS / "manner-plain").is_dir():
     BLOCKS["manners"] = (DETAILS, manners_block)
 if (RESULTS / "context").is_dir():

@@ -91,8 +91,32 @@ def pace_block() -> str:
     text = (
         f"Learned from {report['questions_learned_from']:,} questions about drawn clips; what is kept was "
         f"compared on {told['n']:,} others, answers on {told['asked']:,}: development clips of 8 moments "
-        "at a fifth of the tokens. In bold what the weights bring: the brief's, unless others answer more "
-        f"than its interval allows. Made with `{report['command']}`."
+        "at a fifth of the tokens. In bold what was chosen: the brief's, unless others answer more than its "
+        f"interval allows. Made with `{report['command']}`."
+    )
+    return "\n".join(lines) + f"\n\n{text}\n"
+
+
+DECAY = WEIGHTS / "decay.json"
+
+
+def decay_block() -> str:
+    """What is answered and kept under each decay, and how alike neighbouring moments are decided."""
+    report = json.loads(DECAY.read_text())
+    lines = [
+        "| decay | right, % | minus that of the weights before | evidence kept, % of its area | cosine |",
+        "|---" * 5 + "|",
+    ]
+    for name, own in report["decays"].items():
+        shown = f"**{name}**" if float(name) == report["decay"] else name
+        minus = "" if float(name) == report["own"] else percent(own["minus_own"], "+")
+        kept, alike = f"{own['covered_area']:.1%}".rstrip("%"), f"{own['cosine']:.2f}"
+        lines.append(f"| {shown} | {percent(own['right'])} | {minus} | {kept} | {alike} |")
+    n = next(iter(report["decays"].values()))["n"]
+    text = (
+        f"{n:,} questions about development clips of {report['groups']} moments, drawn by all hands for "
+        "training, at a fifth of the tokens. In bold what the weights bring: the longest that answers at most "
+        f"half a point less than the best. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 
