@@ -91,8 +91,8 @@ def pace_block() -> str:
     text = (
         f"Learned from {report['questions_learned_from']:,} questions about drawn clips; what is kept was "
         f"compared on {told['n']:,} others, answers on {told['asked']:,}: development clips of 8 moments "
-        "at a fifth of the tokens. In bold what was chosen: the brief's, unless others answer more than its "
-        f"interval allows. Made with `{report['command']}`."
+        "at a fifth of the tokens. In bold what was chosen: the brief's, unless others answer more than "
+        f"its interval allows. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 
@@ -115,8 +115,8 @@ def decay_block() -> str:
     n = next(iter(report["decays"].values()))["n"]
     text = (
         f"{n:,} questions about development clips of {report['groups']} moments, drawn by all hands for "
-        "training, at a fifth of the tokens. In bold what the weights bring: the longest that answers at most "
-        f"half a point less than the best. Made with `{report['command']}`."
+        "training, at a fifth of the tokens. In bold what the weights bring: the longest that answers at "
+        f"most half a point less than the best. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

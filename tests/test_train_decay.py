@@ -9,7 +9,7 @@ from arr_coc.components import for_base
 from arr_coc.config import Config, Pace
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.weights import save_components
+from arr_coc.qwen.weights import BUNDLED_WEIGHTS, CONFIG, save_components
 from arr_coc.train import decay
 
 OWN = Pace(0.5, 1.25, 0.0)
@@ -60,6 +60,14 @@ def test_the_command_writes_the_same_weights_with_the_decay(tmp_path, bundled, c
     assert loaded.pace == OWN._replace(decay=0.9)
     for one, other in zip(loaded.parameters(), parts.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_the_bundled_weights_hold_what_was_chosen_for_them():
+    told = json.loads((BUNDLED_WEIGHTS / "decay.json").read_text())
+    config = json.loads((BUNDLED_WEIGHTS / CONFIG).read_text())
+    assert config["pace"]["decay"] == told["decay"]
+    found = {float(name): own for name, own in told["decays"].items()}
+    assert decay.chosen(found, decay.LOSS) == told["decay"]
 
 
 def test_without_weights_there_is_nothing_to_write_into(tmp_path):
