@@ -240,6 +240,8 @@ class EachAlone(ARRCOCViews):
     Each has a glance of its own, asked the question about it alone, as large as a picture's.
     """
 
+    parts = frozenset(PARTS)
+
     def __init__(self) -> None:
         super().__init__(Config(glance="separate"), f"{OURS}-each-alone")
 

@@ -73,7 +73,7 @@ def compared(before: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
     found["minus_own"] = estimate(minus.mean(1))
     for name in ("covered_area", "cosine"):
         found[name] = round(float(np.nanmean(bootstrap.means(column(name))[0])), 4)
-    return found | {"kinds": dict(zip(kinds, means[0].round(4).tolist()))}
+    return found | {"kinds": {kind: round(float(own), 4) for kind, own in zip(kinds, means[0])}}
 
 
 def chosen(found: dict[float, dict[str, Any]], loss: float) -> float:
