@@ -120,9 +120,7 @@ def summarise_control(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """
     if not rows:
         return None
-    numbers: dict[str, int] = {}
-    pictures = np.array([numbers.setdefault(row["picture"], len(numbers)) for row in rows])
-    bootstrap = Bootstrap(pictures, np.zeros(len(rows), int))
+    bootstrap = Bootstrap.of([row["picture"] for row in rows], [""] * len(rows))
     right = {look: np.array([row[look] for row in rows], float) for look in LOOKS}
 
     def mean(values: np.ndarray) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ from arr_coc.scoring import score_exact
 from arr_coc.temporal import Moments, allocate, relevances
 from arr_coc.texture import MOTION
 from arr_coc.train.data import evidence as covered
-from arr_coc.train.publishing import publish_numbers
+from arr_coc.train.publishing import host_with_weights, publish_numbers
 from arr_coc.train.relaxation import soft_top_k
 
 MODULE = "arr_coc.train.clips"
@@ -289,11 +289,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Train the numbers, compare, write the weights."""
     args = parser().parse_args(argv)
-    host = ARRCOCQwen.from_pretrained(args.base, args.weights)
-    if not host.policies:
-        raise ValueError(
-            "there are no ARR-COC weights to write the numbers into; name some by --weights"
-        )
+    host = host_with_weights(args.base, args.weights, "the numbers")
     how = {"groups": args.groups, "share": args.share, "hand": args.hand}
     taught = lessons(host, range(FIRST_SEED, FIRST_SEED + args.n), **how)
     tested = lessons(host, range(DEV_SEED, DEV_SEED + args.test_n), **how)

@@ -31,7 +31,7 @@ from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.hands import ANY, TRAINING_HANDS
 from arr_coc.scenes.moments import CLIP_KINDS
 from arr_coc.scenes.scene import DEV_SEED
-from arr_coc.train.publishing import publish_numbers
+from arr_coc.train.publishing import host_with_weights, publish_numbers
 
 MODULE = "arr_coc.train.decay"
 DECAYS = (0.0, 0.1, 0.3, 0.7)
@@ -103,11 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Compare the decays, write the weights with the one that is chosen."""
     args = parser().parse_args(argv)
     torch.set_num_threads(args.threads)
-    host = ARRCOCQwen.from_pretrained(args.base, args.weights)
-    if not host.policies:
-        raise ValueError(
-            "there are no ARR-COC weights to write the decay into; name some by --weights"
-        )
+    host = host_with_weights(args.base, args.weights, "the decay")
     own = next(iter(host.policies.values())).pace or Pace()
     kinds = args.kinds or CLIP_KINDS
     source = DrawnViews(args.seed, args.n, kinds, CLIPS, args.groups, hand=args.hand)

@@ -125,7 +125,6 @@ def _probabilities(
 def worth(host: ARRCOCQwen, n: int, first_seed: int) -> dict[str, Any]:
     """AUC of each label against the boxes of `n` questions of each kind, with intervals over pictures."""
     found: dict[str, list[float]] = {name: [] for name in LABELS}
-    pictures: dict[str, int] = {}
     of_picture, from_crops = [], 0
     for item in sources.scene_items(n, first_seed, tuple(KINDS)):
         if not item.boxes:
@@ -139,11 +138,11 @@ def worth(host: ARRCOCQwen, n: int, first_seed: int) -> dict[str, Any]:
             continue
         [label] = group.places[0]
         from_crops += not torch.equal(attention, label)
-        of_picture.append(pictures.setdefault(item.ref.picture, len(pictures)))
+        of_picture.append(item.ref.picture)
         for name, values in zip(LABELS, (attention, label)):
             numbers = values.cpu().numpy()
             found[name].append(auc(numbers[inside], numbers[~inside]))
-    bootstrap = Bootstrap(np.array(of_picture), np.zeros(len(of_picture), int))
+    bootstrap = Bootstrap.of(of_picture, [""] * len(of_picture))
     values = {label: np.array(own) for label, own in found.items()}
     values["gained"] = values["crops"] - values["attention"]
     means = {k: estimate(bootstrap.means(v, pooled=True)[:, 0]) for k, v in values.items()}

@@ -40,6 +40,21 @@ def publish(
     (out / weights.TRAINING).write_text(runs + "\n")
 
 
+def host_with_weights(base: str | None, name: str | None, what: str) -> ARRCOCQwen:
+    """A base with its ARR-COC weights, for `publish_numbers`; ValueError where there are none.
+
+    Args:
+        base, name: folders or Hub ids, as `ARRCOCQwen.from_pretrained` takes them.
+        what: is to be written into the weights.
+    """
+    host = ARRCOCQwen.from_pretrained(base, name)
+    if not host.policies:
+        raise ValueError(
+            f"there are no ARR-COC weights to write {what} into; name some by --weights"
+        )
+    return host
+
+
 def publish_numbers(
     host: ARRCOCQwen, out: Path, name: str, about: dict[str, Any], **numbers: Any
 ) -> None:

@@ -87,11 +87,8 @@ class KindMeans:
 
     def __init__(self, items: Sequence[Item]) -> None:
         """`items` are the questions, at least one."""
-        pictures: dict[str, int] = {}
-        of_picture = [pictures.setdefault(item.ref.picture, len(pictures)) for item in items]
         self.kinds = sorted({item.kind for item in items})
-        of_kind = [self.kinds.index(item.kind) for item in items]
-        self.bootstrap = Bootstrap(np.array(of_picture), np.array(of_kind))
+        self.bootstrap = Bootstrap.of([item.ref.picture for item in items], [i.kind for i in items])
 
     def __call__(self, values: np.ndarray) -> dict[str, Any]:
         """`(Q,)` values, NaN where there is none -> the mean over kinds, its interval, each kind's mean."""

@@ -31,7 +31,7 @@ from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
-from arr_coc.train.publishing import publish_numbers
+from arr_coc.train.publishing import host_with_weights, publish_numbers
 
 MODULE = "arr_coc.train.unsure"
 BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2)  # nats
@@ -106,11 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Compare the bounds, write the weights with the one that is chosen."""
     args = parser().parse_args(argv)
     torch.set_num_threads(args.threads)
-    host = ARRCOCQwen.from_pretrained(args.base, args.weights)
-    if not host.policies:
-        raise ValueError(
-            "there are no ARR-COC weights to write the bound into; name some by --weights"
-        )
+    host = host_with_weights(args.base, args.weights, "the bound")
     parts = next(iter(host.policies.values()))
     size = tuple(args.size)
     drawing = {"size": size, "world": args.world, "hand": args.hand}
