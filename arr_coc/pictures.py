@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 
 log = logging.getLogger(__name__)
 
+ORIENTATION = 0x0112  # the EXIF tag
 DRAFT = (64, 64)  # a JPEG is read whole at any size; this one is quick to make of it
 
 
@@ -19,10 +20,7 @@ def as_read(picture: Image.Image) -> Image.Image:
     Raises:
         ValueError: for pixels of floating point or of more than 16 bits.
     """
-    try:
-        upright = ImageOps.exif_transpose(picture)
-    except Exception:  # broken EXIF is no reason to refuse sound pixels
-        upright = picture
+    upright = _upright(picture)
     if upright.mode == "I" or upright.mode.startswith("I;16"):  # 16-bit greyscale
         values = np.asarray(upright)  # (H, W) whole numbers
         if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
@@ -38,7 +36,25 @@ def as_read(picture: Image.Image) -> Image.Image:
         paper = Image.new("RGB", layer.size, "white")
         paper.paste(layer, mask=layer)
         return paper
-    return upright.copy() if upright.mode == "RGB" else upright.convert("RGB")
+    return (
+        upright.copy() if upright is picture and picture.mode == "RGB" else upright.convert("RGB")
+    )
+
+
+def plain(picture: Image.Image) -> Image.Image:
+    """As `as_read`; a picture that is so already is given back itself, and not copied."""
+    if picture.mode == "RGB" and not picture.has_transparency_data and _upright(picture) is picture:
+        return picture
+    return as_read(picture)
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    """A picture turned as EXIF says; itself where that is as it stands."""
+    try:
+        turned = picture.getexif().get(ORIENTATION, 1) != 1
+        return ImageOps.exif_transpose(picture) if turned else picture
+    except Exception:  # broken EXIF is no reason to refuse sound pixels
+        return picture
 
 
 def why_unreadable(source: Path | IO[bytes]) -> str | None:

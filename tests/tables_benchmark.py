@@ -137,8 +137,7 @@ def draw_times(out: Path) -> None:
         seconds = [entry["time_to_first_token_s"]["median"] for entry in by_size.values()]
         axes.plot(list(by_size), seconds, label=plain(name), **style(name, list(curves)))
     axes.set(
-        title=f"Time to the first word at the shapes of Qwen3-VL-2B on {cores} CPU cores, random weights, "
-        f"{SHARE:.0%} of the tokens kept",
+        title=f"Qwen3-VL-2B's shapes, random weights, {cores} CPU cores, {SHARE:.0%} of the tokens kept",
         xlabel="visual tokens of the picture",
         ylabel="seconds",
         xticks=list(curves[STOCK]),

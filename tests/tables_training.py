@@ -65,6 +65,32 @@ def labels_block() -> str:
     return f"{text}\n\n" + "\n".join(lines) + "\n"
 
 
+def evidence_block() -> str:
+    """How much of the evidence the scan's best places hold, after each run that was measured."""
+    runs = json.loads((WEIGHTS / "training.json").read_text())["runs"]
+    measured = [run for run in runs if "evidence_kept" in run]
+    scenes = [f"{run['samples']:,} scenes" for run in measured]
+    heads = [scenes[0], *(f"then {n}" for n in scenes[1:])]
+    heads[1] += ", two hops"
+    lines = [f"| tokens | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for share in ("0.05", "0.1", "0.2"):
+        cells = [_of_evidence(run["evidence_kept"][share]) for run in measured]
+        lines.append(f"| {float(share):.0%} | {' | '.join(cells)} |")
+    about = measured[-1]["evidence_kept"]["questions"]
+    text = (
+        f"In percent, by the scan alone, on development scenes of {' x '.join(map(str, about['size']))} "
+        f"pixels by any hand, {about['n_per_kind']} questions a kind, with 95 % bootstrap intervals. The "
+        "first was for the base before. Commands and kinds are in "
+        "[training.json](../arr_coc/bundled/arr-coc/training.json); the last was measured with "
+        f"`{measured[-1]['evidence_command']}`."
+    )
+    return "\n".join(lines) + f"\n\n{text}\n"
+
+
+def _of_evidence(found: dict) -> str:
+    return percent({"value": found["mean"], "interval": found["interval"]})
+
+
 def tensions_block() -> str:
     """Whether tensions follow unseen sentences; what is lost with others, or without one of the maps."""
     report = json.loads(TENSIONS.read_text())
@@ -112,7 +138,8 @@ def unsure_block() -> str:
     text = (
         f"On {n:,} questions about development scenes of {' x '.join(map(str, report['size']))} pixels; in "
         f"bold what the weights hold. Aim: at most {AUTO_TOKENS:.0%} of the tokens on average, within "
-        f"{100 * AUTO_LOSS:g} points: {met}. Made with `{report['command']}`."
+        f"{100 * AUTO_LOSS:g} points: {met} on these questions, which chose the bound. "
+        f"Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

@@ -66,6 +66,25 @@ def _of_kinds(name: str, kinds: list[str]) -> dict[str, Any]:
     return summarise(some.filter(pc.is_in(some["budget"], pa.array([BUDGET, 1.0]))), 0.0)
 
 
+def lost_block() -> str:
+    """What stock, ARR-COC and the next best answer of each kind, what is lost most first."""
+    summary = _summary("scenes")
+    found = at_a_fifth(summary)
+    lost = found["arr-coc"]["against_stock"]["kinds"]
+    lines = ["| kind | stock | arr-coc | minus stock | divprune |", "|---|---|---|---|---|"]
+    for kind, minus in sorted(lost.items(), key=lambda pair: pair[1]["value"]):
+        stock, ours, other = (
+            percent(found[m]["kinds"][kind]) for m in ("stock", "arr-coc", "divprune")
+        )
+        lines.append(f"| {kind} | {stock} | {ours} | {percent(minus, '+')} | {other} |")
+    each = sorted({minus["n"] for minus in lost.values()})
+    text = (
+        f"In percent, {' to '.join(map(str, each))} questions of a kind at {BUDGET:.0%} of the tokens, "
+        "with 95 % bootstrap intervals over pictures ([the command](../results/scenes/summary.json))."
+    )
+    return "\n".join(lines) + f"\n\n{text}\n"
+
+
 def world_aims_block() -> str:
     """What base and focused look should reach on large scenes, and what they reach."""
     return "\n".join(aims_table(_aims())) + "\n"

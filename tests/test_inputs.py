@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from arr_coc.config import Config
+from arr_coc.pictures import as_read
 from arr_coc.texture import SAMPLES
 
 SIZES = ((320, 256), (640, 480), (301, 77), (40, 30), (31, 400), (1024, 768))
@@ -56,3 +57,37 @@ def test_samples_are_means_over_equal_parts_of_each_token(tiny, picture):
     expected = torch.nn.functional.avg_pool2d(own.pixels(), side)
     # Values are rounded to 8 bits twice more, along rows and along columns.
     assert torch.allclose(own.samples(SAMPLES), expected, atol=1 / 255 + 1e-6)
+
+
+def turned(picture, tmp_path):
+    """A file whose pixels lie on their side, and whose EXIF says so."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = tmp_path / "turned.png"
+    picture.transpose(Image.Transpose.ROTATE_90).save(file, exif=exif)
+    return Image.open(file)
+
+
+@pytest.mark.parametrize("grid", (None, (6, 8)))
+@pytest.mark.parametrize("kind", ("turned", "deep grey", "clear", "L", "P"))
+def test_any_picture_is_asked_about_as_a_person_sees_it(tiny, picture, tmp_path, kind, grid):
+    if kind == "turned":
+        given = turned(picture, tmp_path)
+    elif kind == "deep grey":
+        given = Image.fromarray(np.asarray(picture.convert("L")).astype(np.uint16) * 257)
+    elif kind == "clear":
+        given = picture.copy()
+        given.putalpha(picture.convert("L"))
+    else:
+        given = picture.convert(kind)
+    own, seen = tiny.prepare(given, "what?", grid), tiny.prepare(as_read(given), "what?", grid)
+    assert own.picture.grid == seen.picture.grid
+    assert torch.equal(own.picture.patches, seen.picture.patches)
+    several = tiny.prepare([given, given], "what?").pictures
+    assert [one.grid for one in several] == [tiny.picture(as_read(given)).grid] * 2
+    if kind == "turned":
+        assert own.picture.source.tobytes() == picture.tobytes()
+
+
+def test_a_plain_picture_is_not_copied(tiny, picture):
+    assert tiny.prepare(picture, "what?").picture.source is picture

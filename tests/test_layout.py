@@ -73,7 +73,7 @@ BELOW = {
     "temporal": IDEA,
     "ranking": set(),
     "homunculus": {"attending", "config", "ranking"},
-    "qwen": IDEA | {"clips", "homunculus", "naming"},
+    "qwen": IDEA | {"clips", "homunculus", "naming", "pictures"},
     "benchmark": {
         "check",
         "clips",

@@ -102,6 +102,33 @@ def test_looks_of_another_way_are_not_taken_for_it(tiny, picture, monkeypatch):
     assert tiny.times.predicted(FOCUSED, tokens, usual) is None
 
 
+def test_rounds_are_remembered_and_passed_over_too(tiny, picture, monkeypatch):
+    monkeypatch.setattr(tiny, "times", StageTimes())
+    config = Config(share="auto", when="auto")
+    tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
+    second = tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
+    assert "was not known yet" in second.measures.in_full
+
+
+def test_rules_weights_and_allocators_are_told_apart(bundled):
+    weights = bundled.policy(Config())
+    ways = [
+        way_of(Config(), weights),
+        way_of(Config()),
+        way_of(Config(context="glance")),
+        way_of(Config(allocator="window"), weights),
+    ]
+    assert weights is not None and len(set(ways)) == len(ways)
+    assert way_of(Config(context="glance"), weights) == ways[0], "it is what the weights take"
+
+
+def test_what_a_clip_cannot_have_is_refused_however_soon_a_full_look_is(tiny, picture, monkeypatch):
+    monkeypatch.setattr(tiny, "times", StageTimes())
+    monkeypatch.setattr(tiny.times, "passes_over", lambda *_: "Answered in full.")
+    with pytest.raises(ValueError, match="share is 'auto', allowed for a clip"):
+        tiny.generate([picture, picture], QUESTION, config=Config(share="auto", when="auto"))
+
+
 def test_another_word_is_refused():
     with pytest.raises(ValueError, match="when is 'never', expected one of always, auto"):
         Config(when="never")

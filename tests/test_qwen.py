@@ -16,6 +16,7 @@ from arr_coc.config import Config, glance_tokens
 from arr_coc.qwen import answer as answer_module
 from arr_coc.qwen import encoding, memory
 from arr_coc.qwen.answer import STAGES
+from arr_coc.qwen.listening import whole_text
 
 QUESTION = "what colour is the sign?"
 
@@ -136,6 +137,19 @@ def test_new_tokens_out_of_range_are_refused(tiny, picture, count):
 def test_an_empty_question_is_refused(tiny, picture):
     with pytest.raises(ValueError, match="the question is empty"):
         tiny.generate(picture, "  ")
+
+
+def test_nothing_is_decided_for_an_empty_question(tiny, picture):
+    for decide in (tiny.realize, tiny.visualize_relevance):
+        with pytest.raises(ValueError, match="the question is empty"):
+            decide(picture, " ")
+
+
+def test_half_a_character_at_the_end_is_left_out(tiny):
+    whole = tiny.tokenizer("ok 🎉", add_special_tokens=False).input_ids
+    said = [whole_text(tiny.tokenizer, whole[:count]) for count in range(len(whole) + 1)]
+    assert said[0] == "" and said[-1] == "ok 🎉" and len(set(said)) > 2
+    assert not any("\ufffd" in text for text in said)
 
 
 def test_a_budget_beyond_the_image_is_refused(tiny, picture):

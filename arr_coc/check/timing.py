@@ -88,7 +88,8 @@ def _run(host: Any, side: int, look: str) -> Measures:
 
 def pays(host: Any, sizes: list[Size]) -> str:
     """From which picture size on looking closely is sooner here, in a sentence."""
-    context = context_for(Config(), host.policy(Config()))
+    weights = host.policy(Config())
+    context, way = context_for(Config(), weights), way_of(Config(), weights)
     sooner = None
     smallest, largest = int(sizes[0].tokens ** 0.5), largest_side(host)
     for side in range(largest, smallest - 1, -1):
@@ -98,7 +99,7 @@ def pays(host: Any, sizes: list[Size]) -> str:
             "held": Config().tokens(native),
             "glance": glance_tokens((side, side), context),
         }
-        if host.times.why_not(tokens, way_of(Config())):
+        if host.times.why_not(tokens, way):
             break
         sooner = side
     if sooner is None:

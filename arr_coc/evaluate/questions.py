@@ -42,7 +42,7 @@ class Ref:
 class Item:
     """One question about one picture.
 
-    `question` is what a method decides by, `text` what the model is asked: the question and an
+    `question` is what a method decides by, `text` what the model is asked, at a glance too: it and an
     instruction how to answer, which says nothing of where to look. `truths` is what people answered.
     `boxes` hold the evidence in pixels (left, top, right, bottom); `others` holds the boxes of each
     other question about the picture. Both are empty where nobody knows.

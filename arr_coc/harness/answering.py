@@ -1,7 +1,7 @@
 """Answering: one question of a harness: what it is decided by, how it is looked at, what it cost.
 
 A harness gives one text, in which instructions stand around the question. The model is asked the whole of
-it; where to look is decided by the question alone, as `arr_coc.evaluate` does it.
+it, in its glance as well; scan, tensions and tier read the question alone, as in `arr_coc.evaluate`.
 """
 
 from collections.abc import Sequence

@@ -27,7 +27,7 @@ from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memo
 from arr_coc.qwen.preparing import Given
 from arr_coc.qwen.rounds import Timed, spend
 from arr_coc.realizing import Realization, stage
-from arr_coc.temporal import Moments
+from arr_coc.temporal import Moments, check_config
 
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
@@ -185,18 +185,15 @@ class Run:
         """Turn to the full look where `when="auto"` and the focused one would not be sooner here."""
         if self.config is None or self.config.when == "always":
             return
+        if isinstance(ask, Views):
+            check_config(self.config)  # whatever would be sooner
         held = self.config.tokens(ask.tokens, lexical_tier(self.question))
-        ways = (paying.way_of(how, len(ask.pictures)) for how in (self.config, None))
-        self.in_full = self.host.times.passes_over(self._worked_on(ask, held), *ways)
+        ways = (_way(self.host, how, len(ask.pictures)) for how in (self.config, None))
+        self.in_full = self.host.times.passes_over(
+            _worked_on(self.host, self.config, ask, held), *ways
+        )
         if self.in_full:
             self.config = None
-
-    def _worked_on(self, ask: Ask | Views, held: int) -> dict[str, int]:
-        """The tokens by which `paying.STAGES` grow, where `held` of the picture's go to the text model."""
-        asked = self.config or Config()
-        context = context_for(asked, self.host.policy(asked))
-        glance = sum(glance_tokens_each([p.grid for p in ask.pictures], context))
-        return {"native": ask.tokens, "glance": glance, "held": held}
 
     def _in_rounds(self, ask: Ask, realization: Realization, timed: Timed) -> Answer:
         """The answer of share "auto"."""
@@ -248,16 +245,18 @@ class Run:
         measures = replace(
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
         )
-        self._note(self._worked_on(ask, sum(counts)), measures.stages, len(ask.pictures))
+        self._note(
+            _worked_on(host, self.config, ask, sum(counts)), measures.stages, len(ask.pictures)
+        )
         return Answer(streamer.text, "done", True, measures, self.realization)
 
     def _note(self, tokens: dict[str, int], seconds: dict[str, float], blocks: int) -> None:
-        """Remember what the look took; one that fell back or came in rounds says nothing of others."""
+        """Remember what the look took; one that fell back says nothing of others."""
         times, views = self.host.times, views_of(self.realization) or []
-        way = paying.way_of(self.config, blocks)
+        way = _way(self.host, self.config, blocks)
         if self.config is None:
             times.note(paying.FULL, tokens, seconds, way)
-        elif not self.config.is_auto and not any(view.fallback for view in views):
+        elif not any(view.fallback for view in views):
             times.note(paying.FOCUSED, tokens, seconds, way)
 
     def _ended(self, ids: list[int], stop: Stop) -> str:
@@ -289,3 +288,17 @@ class Run:
         if self.stop.is_set() and name != "decode":  # which ends by itself, with what there is
             raise InterruptedError("the consumer left")
         self.out.put(Answer(text, name, realization=self.realization))
+
+
+def _way(host: QwenHost, config: Config | None, blocks: int) -> str:
+    return paying.way_of(config, host.policy(config) if config else None, blocks)
+
+
+def _worked_on(
+    host: QwenHost, config: Config | None, ask: Ask | Views, held: int
+) -> dict[str, int]:
+    """The tokens by which `paying.STAGES` grow, where `held` of the picture's go to the text model."""
+    asked = config or Config()
+    context = context_for(asked, host.policy(asked))
+    glance = sum(glance_tokens_each([p.grid for p in ask.pictures], context))
+    return {"native": ask.tokens, "glance": glance, "held": held}

@@ -19,6 +19,7 @@ from transformers import DynamicCache
 from arr_coc.qwen import finite
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
+from arr_coc.qwen.listening import whole_text
 from arr_coc.qwen.prompts import IMAGE, Prompt
 
 Held = TokenSet | Sequence[TokenSet]  # of a prompt's one block, or of each
@@ -220,6 +221,5 @@ def _texts(host: QwenHost, replies: Tensor, entropy: Tensor) -> list[Greedy]:
     answers = []
     for row, surprise in zip(replies.tolist(), entropy.tolist()):
         ids = tuple(token for token in row if token >= 0)
-        text = host.tokenizer.decode(ids, skip_special_tokens=True).strip()
-        answers.append(Greedy(text, ids, surprise))
+        answers.append(Greedy(whole_text(host.tokenizer, ids), ids, surprise))
     return answers

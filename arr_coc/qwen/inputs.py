@@ -17,6 +17,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 
 from arr_coc.clips import Clip
 from arr_coc.config import MAX_CLIP_PIXELS, MAX_PICTURES, MAX_PIXELS
+from arr_coc.pictures import plain
 from arr_coc.qwen.patching import Geometry, Patcher
 from arr_coc.qwen.prompts import Chat, Prompt
 
@@ -229,7 +230,8 @@ class Inputs:
         if not 1 <= len(images) <= MAX_PICTURES:
             raise ValueError(f"{len(images)} pictures are given, allowed are 1 to {MAX_PICTURES}")
         most = min(self.max_pixels, MAX_CLIP_PIXELS // len(images))
-        pictures = tuple(self._at(image, self.grid_of(image.size, most)) for image in images)
+        seen = map(plain, images)
+        pictures = tuple(self._at(image, self.grid_of(image.size, most)) for image in seen)
         grids = [picture.grid for picture in pictures]
         return Views(pictures, self.chat.about_pictures(grids, question))
 
@@ -255,11 +257,12 @@ class Inputs:
         return Views(moments, self.chat.about_clip(grid, times, question), times, clip.times)
 
     def picture(self, image: Image.Image) -> Picture:
-        """The image as the stock processor resizes it, at most `max_pixels`."""
+        """The image, as a person sees it, as the stock processor resizes it, at most `max_pixels`."""
+        image = plain(image)
         return self._at(image, self.grid_of(image.size))
 
     def _at(self, image: Image.Image, grid: tuple[int, int]) -> Picture:
-        unit, whole = self.geometry.unit_pixels, image.convert("RGB")
+        unit, whole = self.geometry.unit_pixels, plain(image)
         size = grid[1] * unit, grid[0] * unit
         same = size == whole.size  # resizing would give a copy
         return self._picture(
@@ -292,7 +295,7 @@ class Inputs:
         Smaller pictures than the processor's floor can be made so.
         """
         rows, columns = grid
-        unit = self.geometry.unit_pixels
+        unit, image = self.geometry.unit_pixels, plain(image)
         small = image.resize((columns * unit, rows * unit), Image.Resampling.BICUBIC, box)
         return self._picture(small, image)
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,15 @@ from transformers.generation.streamers import BaseStreamer
 from arr_coc.qwen import finite
 
 UNDECODED = "\ufffd"
+
+
+def whole_text(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of the most of these ids that end in a whole character."""
+    for count in range(len(ids), 0, -1):
+        text = tokenizer.decode(ids[:count], skip_special_tokens=True)
+        if not text.endswith(UNDECODED):
+            return text.strip()
+    return ""
 
 
 class Streamer(BaseStreamer):

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from arr_coc.config import DEADLINE_S, MAX_PIXELS, NEW_TOKENS, Config, check_new_tokens
+from arr_coc.pictures import plain
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
 from arr_coc.qwen.batch import Greedy, answer_batch
@@ -118,14 +119,14 @@ class ARRCOCQwen(QwenHost):
             grid: rows and columns of visual tokens to resize the whole image to, or each moment of a clip;
                 None its own.
             text: what the model is asked where it is more than the question, such as an instruction how to
-                answer; where to look is decided by the question alone. None for the question.
+                answer. Scan, tensions and tier read the question alone; the glance, a look of the model's
+                own, reads all of it. None for the question.
 
         Raises:
             ValueError: for an empty question, a budget that does not fit, or too many new tokens.
         """
         check_new_tokens(max_new_tokens)
-        if not question.strip():
-            raise ValueError("the question is empty, expected at least one word")
+        _check_question(question)
         spending = (config or Config()) if use_arr_coc else None
         run = Run(self, image, question, spending, max_new_tokens, deadline_s, grid, text)
         yield from run.snapshots()
@@ -185,7 +186,12 @@ class ARRCOCQwen(QwenHost):
         config: Config = Config(),
         grid: tuple[int, int] | None = None,
     ) -> Realization | Moments:
-        """Decide where the tokens go, without answering; `image` and `grid` as `stream` takes them."""
+        """Decide where the tokens go, without answering; `image` and `grid` as `stream` takes them.
+
+        Raises:
+            ValueError: for an empty question, or a budget that does not fit.
+        """
+        _check_question(question)
 
         def made() -> Realization | Moments:
             asked = self.prepare(image, question, grid)
@@ -201,10 +207,15 @@ class ARRCOCQwen(QwenHost):
         from arr_coc.homunculus import realization_pictures  # loads matplotlib
 
         realization = self.realize(image, question, config or Config())
-        return realization_pictures(image, realization, self.geometry.unit_pixels)
+        return realization_pictures(plain(image), realization, self.geometry.unit_pixels)
 
     def warm_up(self) -> None:
         """One short answer of each kind, so that the first visitor does not pay for lazy set-up."""
         grey = Image.new("RGB", (256, 256), (128, 128, 128))
         for use_arr_coc in (False, True):
             self.generate(grey, "what is this?", use_arr_coc, max_new_tokens=2)
+
+
+def _check_question(question: str) -> None:
+    if not question.strip():
+        raise ValueError("the question is empty, expected at least one word")

@@ -218,7 +218,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--questions", type=int, default=32, help="of a scene (default %(default)s)")
     p.add_argument("--batch", type=int, default=4, help="scenes of each process and step")
     p.add_argument("--lr", type=float, default=2e-3, help="default %(default)s")
-    p.add_argument("--steps", type=int, default=40_000, help="at most (default %(default)s)")
+    p.add_argument(
+        "--steps", type=int, default=40_000, help="at most (default %(default)s); 0: measure alone"
+    )
     p.add_argument("--minutes", type=float, help="stop then, the learning rate falling in time")
     p.add_argument("--threads", type=int, default=1, help="CPU threads of each process")
     p.add_argument("--workers", type=int, default=1, help="processes that draw, of each process")
@@ -262,7 +264,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         data_collator=collate,
         clock=clock,
     )
-    trainer.train(resume_from_checkpoint=last)
+    if args.steps:
+        trainer.train(resume_from_checkpoint=last)
     if not trainer.is_world_process_zero():
         return
     record = {
