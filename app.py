@@ -168,7 +168,7 @@ def wire_comparing(page: Parts) -> Dependency:
     """Compare and everything that presses it, dead while the very same is asked; returns its run."""
     pressed = [page.question.submit, page.again.click]
     gr.on(pressed, None, None, None, js=stamps.PRESS_JS, **QUICK)
-    more = page.more.click(LOCAL.on_more, page.percent, [page.percent, page.tier], **QUICK)
+    more = page.more.click(LOCAL.on_more, page.shown, [page.percent, page.tier], **QUICK)
     more.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
     shown = page.all(stamps.SHOWN)
     page.go.click(None, shown, [page.answers, page.go], js=parts.QUEUED_JS, **QUICK)
@@ -234,20 +234,21 @@ def wire_pictures(page: Parts) -> None:
         js=stamps.numbered(2, "later"),
         **EVERY,
     )
-    for coming in (brought, drawing):  # a Compare pressed meanwhile is meant for it
-        coming.then(None, None, None, js=stamps.CAME_JS, **QUICK)
     page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
     page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)
-    asked = [page.chosen, page.question, page.percent]
-    own = [page.picture, page.question, page.chosen, page.drawn, page.percent, page.turn, page.run]
+    own = [page.picture, page.question, page.key, page.drawn, page.percent, page.turn, page.run]
     numbered = stamps.numbered(len(own) - 1, "later")
-    page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **EVERY)
+    given = page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **EVERY)
+    kept = [page.key, page.question]
+    unasked = given.then(None, kept, page.question, js=stamps.UNASK_JS, **QUICK)
     put_up = [page.put.click, page.writing.submit]
     signed = [page.writing, page.percent, page.turn, page.run]
-    gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(3, "later"), **EVERY)
+    sign = gr.on(put_up, LOCAL.on_sign, signed, fresh, js=stamps.numbered(3, "later"), **EVERY)
+    for one in (brought, drawing, unasked, sign):  # a Compare pressed meanwhile is meant for it
+        one.then(None, None, None, js=stamps.CAME_JS, **QUICK)
     chosen = page.chips.select(LOCAL.on_chip, page.drawn, page.question, **QUICK)
     chosen.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
-    chosen.then(LOCAL.on_question, asked, page.links, **QUICK)
+    chosen.then(LOCAL.on_question, [*kept, page.percent], page.links, **QUICK)
 
 
 def wire_reasons(page: Parts) -> Dependency:
@@ -276,14 +277,14 @@ def wire_settings(page: Parts) -> None:
     # Of one event the framework runs each listener after the one before: what is looked at comes first.
     page.percent.change(
         LOCAL.on_budget,
-        [page.shown, page.chosen, page.question, page.percent, page.tensions],
+        [page.shown, page.key, page.question, page.percent, page.tensions],
         page.of(changes.Budgeted),
         **LAST,
     )
     gr.on(
         [page.question.blur, page.question.submit, page.go.click, page.percent.change],
         LOCAL.on_question,
-        [page.chosen, page.question, page.percent],
+        [page.key, page.question, page.percent],
         page.links,
         **LAST,
     )

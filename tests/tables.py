@@ -9,7 +9,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from arr_coc.evaluate.summary import comparable, same_questions
+from arr_coc.evaluate.summary import comparable
 from arr_coc.peers.names import WORDS
 from arr_coc.pretrain.card import card
 from arr_coc.pretrain.model import max_tokens_of
@@ -17,12 +17,20 @@ from arr_coc.qwen import ARRCOCQwen
 from tests.tables_aims import CONTROLS, EVALUATION, aims_block
 from tests.tables_base import curve_block, kinds_block, manners_block
 from tests.tables_benchmark import benchmark_block, draw_times, time_aims_block
-from tests.tables_clips import DECAY, PACE, answers_block, clips_block, decay_block, pace_block
+from tests.tables_clips import (
+    DECAY,
+    PACE,
+    answers_block,
+    clips_block,
+    decay_block,
+    fresh_block,
+    pace_block,
+)
 from tests.tables_gpu import gpu_block, gpu_ratio
 from tests.tables_harness import harness_block
 from tests.tables_page import page_block
 from tests.tables_serving import load_block, proof_block
-from tests.tables_shared import BUDGET, at_a_fifth, made_by, percent, times_sooner
+from tests.tables_shared import BUDGET, at_a_fifth, before, made_by, percent, times_sooner
 from tests.tables_training import (
     UNSURE,
     evidence_block,
@@ -66,15 +74,19 @@ def method_rows(summary: dict, controls: bool) -> list[str]:
     """
     leads, times = _leads(summary), _times(summary)
     rows = [
-        "| method | right | ARR-COC minus it | answer's place kept | encoder sees | first word, 2B |",
-        "|---|---|---|---|---|---|",
+        "| method | n | right | ARR-COC minus it | answer's place kept | encoder sees | first word, 2B |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, entry in at_a_fifth(summary).items():
         if controls or name not in CONTROLS:
-            cells = [percent(entry["overall"]), percent(leads.get(name), "+")]
+            cells = [_asked(entry), percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += [percent(entry["coverage"]), *_clock_cells(times.get(name))]
             rows.append(f"| {_bold(name)} | {' | '.join(cells)} |")
     return rows
+
+
+def _asked(entry: dict) -> str:
+    return f"{entry['overall']['n']:,}"
 
 
 def _bold(name: str) -> str:
@@ -100,29 +112,28 @@ def _clock_cells(clock: dict | None) -> list[str]:
 
 def evaluation_block() -> str:
     """The README's table: the methods that choose, in words, and what the columns mean."""
-    every = json.loads(EVALUATION.read_text())
-    summary = same_questions(every, BUDGET)
+    summary = json.loads(EVALUATION.read_text())
     counted = [kind for kind in summary["kinds"] if kind["counts"]]
     leads, times, fifth = _leads(summary), _times(summary), at_a_fifth(summary)
     kept, native = (round(fifth[name]["tokens"]) for name in ("arr-coc", "stock"))
     rows = [
-        "| method | what it keeps | right | ARR-COC minus it | encoder sees | first word |",
-        "|---|---|---|---|---|---|",
+        "| method | what it keeps | n | right | ARR-COC minus it | encoder sees | first word |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, entry in fifth.items():
         # What reads fewer tokens than the others was not timed beside them.
         if name not in CONTROLS and name in times:
-            cells = [NEWCOMERS_WORDS.get(name, WORDS[name])]
+            cells = [NEWCOMERS_WORDS.get(name, WORDS[name]), _asked(entry)]
             cells += [percent(entry["overall"]), percent(leads.get(name), "+")]
             cells += _clock_cells(times.get(name))
             rows.append(f"| {_bold(name)} | {' | '.join(cells)} |")
     floor = f" that the bundled model answers to {summary['floor']:.0%} or more in full"
     answered = floor * (summary["floor"] > 0)
     text = (
-        f"In percent, with 95 % bootstrap intervals, paired where two methods are compared. "
-        f"{sum(kind['n'] for kind in counted):,} questions of {len(counted)} "
+        "In percent, with 95 % bootstrap intervals; differences are paired, on the questions that both "
+        f"were asked. *n* questions, as many of each of {len(counted)} "
         f"[kinds](docs/evaluation.md#what-is-asked){answered}, on drawn scenes of seeds that nothing was "
-        f"trained on, at {BUDGET:.0%} of the visual tokens ({kept} of {native:,}).{_all_asked(every)} "
+        f"trained on, at {BUDGET:.0%} of the visual tokens ({kept} of {native:,}). "
         "ARR-COC's parts were trained on other scenes of the same generator; the other methods are "
         "training-free, and *arr-coc-free* is the row like theirs. With artwork held out of all training, "
         f"asked five of the easier kinds, ARR-COC kept {_held_out()}. "
@@ -169,34 +180,22 @@ def _held_out() -> str:
     return ", ".join(said)
 
 
-def _all_asked(summary: dict) -> str:
-    """What was found on all questions, of the methods that were asked more than the others."""
-    fifth, leads = at_a_fifth(summary), _leads(summary)
-    most = max(entry["overall"]["n"] for entry in fifth.values())
-    named = [name for name, entry in fifth.items() if entry["overall"]["n"] == most]
-    if len(named) == len(fifth):
-        return ""
-    found = ", ".join(
-        f"{name} {percent(fifth[name]['overall'])}"
-        + (f" (ARR-COC minus it {percent(leads[name], '+')})" if name in leads else "")
-        for name in named
-    )
-    least = [kind["n"] for kind in summary["kinds"] if kind["counts"]]
-    each = " to ".join(f"{n}" for n in sorted({min(least), max(least)}))
-    asked = f"{each} of a kind, all kinds alike"
-    return f" {len(named)} methods were asked {most:,} ({asked}): {found}."
-
-
 def budgets_block() -> str:
     """Accuracy by the share of the tokens that is kept."""
-    return "\n".join(by_budget(json.loads(EVALUATION.read_text()))) + "\n"
+    times = json.loads((EVALUATION.parent / "time.json").read_text())
+    n = max(entry["n"] for entry in times["summary"])
+    said = (
+        f"Seconds, in the figure of times, are medians of {n} questions on the bundled model, of "
+        f"{times['date']}.{before(times)}"
+    )
+    return "\n".join(by_budget(json.loads(EVALUATION.read_text()))) + f"\n\n{said}\n"
 
 
 def methods_block() -> str:
     """Every method with its controls."""
-    every = json.loads(EVALUATION.read_text())
-    rows = method_rows(same_questions(every, BUDGET), controls=True)
-    return "\n".join(rows) + f"\n\n{_all_asked(every).strip()}".rstrip() + "\n"
+    rows = method_rows(json.loads(EVALUATION.read_text()), controls=True)
+    said = "Differences are paired, on the questions that both were asked."
+    return "\n".join(rows) + f"\n\n{said}\n"
 
 
 def by_budget(summary: dict) -> list[str]:
@@ -263,6 +262,8 @@ BLOCKS = {
 for world in ("clips", "pictures"):
     if (RESULTS / world).is_dir():
         BLOCKS[f"answers on {world}"] = (ROOT / "docs" / "clips.md", partial(answers_block, world))
+if (RESULTS / "clips-fresh" / "summary.json").is_file():
+    BLOCKS["fresh"] = (ROOT / "docs" / "clips.md", fresh_block)
 if PACE.is_file():
     BLOCKS["pace"] = (ROOT / "docs" / "clips.md", pace_block)
 if DECAY.is_file():

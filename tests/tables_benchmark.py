@@ -20,7 +20,7 @@ LOOKS = {
     STOCK: "full look (stock)",
     "before + separate glance": "focused, halo and coarse cells as context",
     "glance as context": "focused, the glance as context",
-    "after": "decided the same way, cut after the encoder",
+    "after": "by the maps alone, without glance or weights, cut after the encoder",
     "downsample": "the picture shrunk",
     "pixelprune": "PixelPrune",
     "fastv": "FastV",
@@ -162,7 +162,7 @@ def _against_fastest(report: dict) -> str:
     """Stock's fastest committed median at each size, and how far this run's was above it."""
     slower = report["stock_against_its_fastest"]
     said = ", ".join(
-        f"{int(size):,} tokens were {seconds:.1f} at best"
+        f"{int(size):,} tokens were {seconds:.1f}, the least median of any report"
         + (f" (here {slower[size] - 1:.0%} slower)" if slower.get(size, 1.0) > 1 else "")
         for size, seconds in report["fastest_stock_s"].items()
     )

@@ -141,10 +141,31 @@ def answers_block(world: str) -> str:
 
     `world` is "clips" or "pictures".
     """
-    summary = json.loads((RESULTS / world / "summary.json").read_text())
-    leads = {e["against"]: e["overall"] for e in summary["pairs"]}
+    summary, by_name, leads = _measured(world)
+    lines = [*_methods(by_name, leads), "", *_aims(by_name, leads, world)]
+    if world == "clips":
+        lines += ["", *_by_kind(by_name), "", *_steadiness(by_name)]
+    return f"{made_by(summary)}\n\n" + "\n".join(lines) + "\n"
+
+
+def fresh_block() -> str:
+    """What the nearest methods answer about clips of which nothing had been seen, and the aims."""
+    summary, by_name, leads = _measured("clips-fresh")
+    said = f"Clips of which nothing had been seen. {made_by(summary)}"
+    lines = [*_methods(by_name, leads), "", *_aims(by_name, leads, "clips")]
+    return f"{said}\n\n" + "\n".join(lines) + "\n\nThe clips that had been asked about before:\n"
+
+
+def _measured(folder: str) -> tuple[dict, dict[str, dict], dict[str, dict]]:
+    """A summary, its methods by name, and how far ARR-COC is above each."""
+    summary = json.loads((RESULTS / folder / "summary.json").read_text())
     by_name = {e["method"]: e for e in summary["methods"]}
-    leads["stock"] = by_name["arr-coc"]["against_stock"]["overall"]
+    leads = {e["against"]: e["overall"] for e in summary["pairs"]}
+    return summary, by_name, leads | {"stock": by_name["arr-coc"]["against_stock"]["overall"]}
+
+
+def _methods(by_name: dict[str, dict], leads: dict[str, dict]) -> list[str]:
+    """What each method answers, and what it keeps."""
     lines = [
         "| method | tokens | right | ARR-COC minus it | when kept | where kept |",
         "|---|---|---|---|---|---|",
@@ -156,10 +177,7 @@ def answers_block(world: str) -> str:
         is_told = not VIEWS_METHODS[name]().resizes or (moment and moment["value"])
         cells += [percent(moment if is_told else None), percent(place)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", *_aims(by_name, leads, world)]
-    if world == "clips":
-        lines += ["", *_by_kind(by_name), "", *_steadiness(by_name)]
-    return f"{made_by(summary)}\n\n" + "\n".join(lines) + "\n"
+    return lines
 
 
 def _by_kind(by_name: dict[str, dict]) -> list[str]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from arr_coc import digests
+
 WEIGHTS = Path(__file__).parent.parent / "arr_coc" / "bundled" / "arr-coc"
 
 BASE_SINCE = "2026-11-27"  # from which day on results are of the base that is bundled now
@@ -15,6 +17,14 @@ def base_of(report: dict) -> str:
     """Which bundled base a report was taken on."""
     date = report["date"]
     return "the bundled base" if date >= BASE_SINCE else f"a bundled base before this one ({date})"
+
+
+def before(report: dict) -> str:
+    """Said of a report whose ARR-COC weights are not those that are bundled now."""
+    measured = report.get("weights_sha256") or "unknown"
+    if digests.of_weights(WEIGHTS).startswith(measured):
+        return ""
+    return " By the weights before these, with the same parts in the same sizes."
 
 
 def at_a_fifth(summary: dict) -> dict[str, dict]:

@@ -105,6 +105,12 @@ def tensions_block() -> str:
     for one in report["imposed"]:
         words = f"another kind's tensions imposed, at {one['budget']:.0%} of the tokens"
         lines.append(f"| {words} (n = {one['n']:,}) | {_within(one['cost'], 100)} |")
+        asked = one["n"] - one["groups"]["whole"]["n"]
+        for key, of in (
+            ("cost_of_whole", "those of the whole scene imposed on all other questions"),
+            ("cost_among_others", "those of reading, finding and counting on each other"),
+        ):
+            lines.append(f"| of this, {of} (n = {asked:,}) | {_within(one[key], 100)} |")
     parts = json.loads((RESULTS / "parts" / "summary.json").read_text())
     n = sum(kind["n"] for kind in parts["kinds"] if kind["counts"])
     for pair in parts["pairs"]:

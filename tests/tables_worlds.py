@@ -11,7 +11,16 @@ import pyarrow.compute as pc
 from arr_coc.evaluate import store
 from arr_coc.evaluate.summary import summarise
 from tests.tables_base import before_aim
-from tests.tables_shared import BUDGET, Aim, aim_of, aims_table, at_a_fifth, made_by, percent
+from tests.tables_shared import (
+    BUDGET,
+    Aim,
+    aim_of,
+    aims_table,
+    at_a_fifth,
+    before,
+    made_by,
+    percent,
+)
 
 RESULTS = Path(__file__).parent.parent / "results"
 CONTROL = RESULTS / "control" / "control.jsonl"
@@ -144,7 +153,8 @@ def _first_word(report: dict[str, Any], name: str) -> str:
         f"{stock['median']:.2f} s in full ({dtypes['stock']}), {ours['median']:.2f} s focused "
         f"({dtypes['arr-coc']}), **{ratio['median']:.2f} times sooner** (quartiles {ratio['lower']:.2f} to "
         f"{ratio['upper']:.2f} of {found['repetitions']} interleaved repetitions, everything counted"
-        f"{within}).{slow} Made with `{report['command']}` ([every second](../results/{name}))."
+        f"{within}).{slow}{before(report)} "
+        f"Made with `{report['command']}` ([every second](../results/{name}))."
     )
 
 

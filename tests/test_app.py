@@ -23,6 +23,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 from test_intake import png_header
 
+from arr_coc.page import cost as page_cost
 from arr_coc.page import frame, measured, picking, results, stamps, why
 from arr_coc.page.api import Endpoints as API
 from arr_coc.page.changes import UNCHANGED, Fresh
@@ -584,6 +585,33 @@ def test_of_what_is_picked_in_quick_succession_the_last_stays(handlers, monkeypa
     )
     *fresh, percent = handlers.on_address(turn, event(query="?arr_example=1", run="11"))
     assert Fresh(*fresh).chosen == 1 and percent == 20
+
+
+def test_after_the_visit_was_forgotten_the_key_says_which_card_it_is(handlers):
+    question = handlers.examples[1].question
+    assert "arr_example=1" in handlers.on_question("card-1", question, 20)
+    assert "arr_example" not in handlers.on_question("own-1", question, 20)
+    shown = handlers.opened(1).shown
+    assert handlers.on_budget(shown, "card-1", question, 5).shown["result"]["tokens_kept"] < 51
+    assert handlers.on_budget(shown, "own-1", question, 5).shown == UNCHANGED
+
+
+def test_more_is_twice_what_was_kept_whatever_decided_it(handlers):
+    shown = handlers.opened(0).shown
+    result = shown["result"]
+    assert handlers.on_more(shown) == (40, "share")
+    by_tier = {**shown, "result": {**result, "tokens_kept": 103, "tokens_total": 256}}
+    assert handlers.on_more(by_tier) == (81, "share")
+    assert handlers.on_more({**shown, "result": {**result, "tokens_kept": 200}})[0] == 100
+    assert "arr-whole" not in page_cost.cost(result)
+    assert "arr-whole" in page_cost.cost({**result, "tokens_kept": result["tokens_total"]})
+    assert handlers.on_more(None) == (20, "share")
+
+
+def test_a_cards_note_is_of_what_was_recorded():
+    assert Visit().is_usual and Visit(question="q", shrunk=True, new_tokens=5).is_usual
+    others = {"percent": 60, "tier": "accurate", "tensions": [0, 0, 0], "native_tokens": 64}
+    assert not any(Visit(**{name: value}).is_usual for name, value in others.items())
 
 
 def test_a_question_typed_before_the_page_was_open_stays(handlers):

@@ -1,5 +1,6 @@
 """The page in every state: what stands there belongs to what is shown, or says that it does not."""
 
+import json
 import re
 
 import pytest
@@ -13,6 +14,7 @@ from test_browser import (
     another_picture,
     ask,
     finished,
+    look_data,
     visit,
     watched,
 )
@@ -173,6 +175,30 @@ def test_a_note_says_nothing_of_an_answer_that_is_not_there(tab):
     expect(tab.locator("#arr-strip")).not_to_contain_text("Shrinking")
 
 
+def test_a_tier_in_the_budgets_place_is_what_map_and_note_show(tab):
+    visit(tab)
+    note = tab.locator("#arr-strip .arr-message")
+    expect(note).to_contain_text("A two-digit number")
+    tab.locator("#arr-advanced button").first.click()
+    tab.get_by_label("Tier: overrides the budget").first.click()
+    tab.get_by_role("option", name="Accurate").click()
+    ask(tab)
+    finished(tab)
+    expect(note).to_have_count(0)  # it was written about what was recorded, at a fifth
+    look = json.loads(look_data(tab))
+    assert look["budget"] > 80
+    readout = tab.locator("#arr-look .arr-readout")
+    for dragged in (False, True):
+        if dragged:
+            tab.evaluate("window.arrSpend(60)")  # a tier decides
+        expect(readout).not_to_contain_text("the most relevant first")
+    _, row, column = look["cells"][look["order"].index(look["budget"])]
+    area, (rows, columns) = tab.locator(".arr-cells").bounding_box(), look["grid"]
+    at = {"x": (column + 0.5) * area["width"] / columns, "y": (row + 0.5) * area["height"] / rows}
+    tab.locator(".arr-cells").hover(position=at)
+    expect(readout).to_contain_text(f"kept, {look['budget']}")
+
+
 def test_refusals_stand_beside_their_control(tab):
     visit(tab, app=held_server)
     replies = []
@@ -304,22 +330,42 @@ def test_answers_come_where_the_person_is(chromium, size):
         finished(tab)
 
 
-def test_compare_pressed_before_a_picked_card_is_there_is_meant_for_it(tab):
+def pick_card(tab):
+    tab.locator(".arr-card").nth(1).click()
+
+
+def put_up(tab):
+    tab.get_by_label("Write on a sign").fill("42")
+    tab.locator("#arr-put").click()
+
+
+def upload(tab):
+    tab.locator("#arr-own").click()
+    expect(tab.locator("#arr-back")).to_be_visible()
+    file = recorded_examples() / "02-emblem-colour.jpg"
+    tab.locator("#arr-picture input[type=file]").set_input_files(file)
+
+
+@pytest.mark.parametrize("bring", [pick_card, put_up, upload])
+def test_compare_pressed_before_a_picture_is_there_is_meant_for_it(tab, bring):
     visit(tab)
-    card = tab.locator(".arr-card").nth(1)
-    before = tab.locator(BOX).input_value()
-    held, going = [], []
-    tab.route("**/run/predict**", lambda r: r.continue_() if going else held.append(r))
-    card.click()
+    before, held, going = tab.locator(BOX).input_value(), [], []
+    ways = re.compile(r"/(run/predict|upload\b)")
+    if bring is upload:
+        ways = re.compile(r"/upload\b")
+    tab.route(ways, lambda r: r.continue_() if going else held.append(r))
+    bring(tab)
+    if bring is upload:  # it is asked meanwhile what it is to be asked
+        tab.locator(BOX).fill("what colour is the sky?")
     tab.locator("#arr-go").click()
     expect(tab.locator("#arr-go")).to_have_attribute("aria-busy", "true")
-    assert held and tab.locator(BOX).input_value() == before  # the card is still on its way
+    assert held and tab.locator("#arr-answers .arr-mark").count()  # the picture is still on its way
     going.append(True)
     for route in held:
         route.continue_()
     finished(tab)
     asked = tab.locator(BOX).input_value()
-    assert asked != before
+    assert asked != before and (bring is not upload or asked == "what colour is the sky?")
     stamp = tab.locator("#arr-answers .arr-of")
     expect(stamp).to_have_attribute("data-question", asked)
     fresh(tab)

@@ -202,6 +202,10 @@ def test_three_pictures_from_end_to_end(few, tmp_path, capsys, monkeypatch, bund
         (["--methods", "evs"], "evs: not of the world small"),
         (["--world", "pictures", "--methods", "fewer-frames"], "of clips, not of pictures"),
         (["--world", "clips", "--time", "3"], "are not for --world clips"),
+        (
+            ["--world", "clips", "--methods", "evs", "--share", "0.1"],
+            "evs: keeps a whole moment: budgets are at least 0.125 of 8 moments",
+        ),
         (["--groups", "4"], "--groups is of --world clips and pictures"),
         (["--world", "clips", "--easy-vqa"], "drawn scenes"),
     ],
@@ -210,6 +214,13 @@ def test_what_does_not_go_together_is_refused(words, told, capsys):
     with pytest.raises(SystemExit):
         evaluate.parse(["--out", "unused", *words], "")
     assert told in capsys.readouterr().err
+
+
+def test_what_keeps_a_whole_moment_is_left_out_of_smaller_budgets(capsys):
+    few = evaluate.parse(["--out", "unused", "--world", "clips", "--share", "0.1"], "")
+    assert "evs" not in few.methods and "evs: left out" in capsys.readouterr().err
+    usual = evaluate.parse(["--out", "unused", "--world", "clips", "--share", "0.2"], "")
+    assert "evs" in usual.methods and not capsys.readouterr().err
 
 
 def test_settings_of_the_worlds():

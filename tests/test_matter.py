@@ -1,5 +1,7 @@
 """What mattered, on demand: asked of the very comparison that is shown, and refused in a sentence else."""
 
+from types import SimpleNamespace
+
 import pytest
 from PIL import Image
 from test_viewer import result, shown  # noqa: F401  (fixtures)
@@ -19,6 +21,7 @@ class Model:
 
     def __init__(self, *record):
         self.record, self.asked = record, []
+        self.local = SimpleNamespace(visited=lambda inputs: Visit(**inputs))  # no cards
 
     def run(self, request):
         self.asked.append(request)

@@ -133,4 +133,8 @@ def test_what_is_published_can_be_shown():
 
     summaries = measured.load(app.RESULTS)
     assert len(summaries) == len(list(app.RESULTS.glob("*/summary.json")))
-    assert measured.tables(app.RESULTS).count("<table") == len(summaries) + 1  # times by size
+    several = [s for s in summaries.values() if len({m["method"] for m in s["methods"]}) > 1]
+    shown = measured.tables(app.RESULTS)
+    assert shown.count("<table") == len(several) + 1  # times by size
+    titles = re.findall(r'<details class="arr-how"><summary>(.*?)</summary>', shown)
+    assert not {"scenes", *summaries} & set(titles), "folders are named in words"

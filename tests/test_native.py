@@ -6,6 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
+from arr_coc.page import results
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.service import comparing, intake, token_grid
@@ -66,7 +67,7 @@ def test_a_picture_is_cut_as_asked(bundled, picture):
     assert result["tokens_kept"] <= 16 and result["shrunk"]["visual_tokens"] <= 16
 
 
-def test_the_page_tells_the_cost_first(bundled, picture, tmp_path):
+def test_the_page_tells_the_cost_first(bundled, picture, tmp_path, monkeypatch):
     path = tmp_path / "a.png"
     picture.save(path)
     handlers = ModelHandlers(LocalHandlers(tmp_path), SimpleNamespace(model=bundled), None)
@@ -77,5 +78,10 @@ def test_the_page_tells_the_cost_first(bundled, picture, tmp_path):
     assert ("never saw" in said) == token_grid.is_outside(bundled, 1024)
     assert "about 16." in handlers.on_cut(**inputs, native_tokens=0)
     assert "allowed are" in handlers.on_cut(**inputs, native_tokens=4096)
+    card = SimpleNamespace(path=path)
+    monkeypatch.setattr(handlers.local, "example_of", lambda chosen: card if chosen == 0 else None)
+    gone = {"picture": intake.IntakeError("gone"), "question": "what?", "native_tokens": 0}
+    assert "about 16." in handlers.on_cut(**gone, key="card-0"), "a card's file is always there"
+    assert handlers.on_cut(**gone, key="own-1") == results.message("gone")
     handlers.loader.model = None
     assert "waking up" in handlers.on_cut(**inputs, native_tokens=0)

@@ -97,8 +97,10 @@ def test_a_download_of_many_minutes_is_waited_for_with_progress():
     loader = Loader(warm=False)
     loader.start = lambda: None
     handlers = ModelHandlers(SimpleNamespace(examples=[1]), loader, None)
-    loader.get = lambda patience_s=0.0, real=loader.get: real(0.01)
+    waited = []
+    loader.ready.wait = lambda seconds: waited.append(seconds)
     waiting = handlers.on_ready()
+    assert waited == [0], "every open tab asks: none of them may hold a thread"
     assert "Waking the model up" in waiting.header and waiting.waking["active"] is True
     loader.on_progress(1_230_000_000, 4_300_000_000)
     waiting = handlers.on_ready()

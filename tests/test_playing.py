@@ -8,7 +8,7 @@ from PIL import ImageChops
 from arr_coc.page import drawn, frame
 from arr_coc.page.wording import tidy
 from arr_coc.scenes import questions
-from arr_coc.scenes.scene import TEST_SEED, make_scene
+from arr_coc.scenes.scene import KINDS_OF, TEST_SEED, make_scene
 from arr_coc.service import intake
 
 
@@ -19,6 +19,10 @@ def test_kinds_come_from_the_published_scores(tmp_path):
     path = tmp_path / "scores.json"
     path.write_text(json.dumps(scores))
     assert drawn.good_kinds(path) == ("colour",) and drawn.weak_kinds(path) == ("count",)
+    scores["large"] = {"kinds": {"bar": {"n": 10, "right": 1}, "colour": {"n": 10, "right": 5}}}
+    path.write_text(json.dumps(scores))
+    assert drawn.good_kinds(path) == ("colour",), "of what a new picture is asked"
+    assert drawn.weak_kinds(path) == ("bar", "colour"), "of what large pictures are"
     scores["native"]["kinds"]["colour"]["right"] = 1
     path.write_text(json.dumps(scores))
     assert drawn.good_kinds(path) == ("count", "colour")  # never nothing at all
@@ -28,9 +32,11 @@ def test_kinds_come_from_the_published_scores(tmp_path):
 
 
 def test_every_kind_has_plain_words():
-    assert set(frame.ABILITIES) == set(questions.KINDS)
+    assert set(frame.ABILITIES) == set(KINDS_OF["large"]) > set(questions.KINDS)
     said = frame.about(True, drawn.good_kinds(), drawn.weak_kinds())
     assert frame.ABILITIES[drawn.good_kinds()[0]] in said and "deleted within the hour" in said
+    assert f"often wrong at: {frame.ABILITIES[drawn.weak_kinds()[0]]}, " in said
+    assert "wrong at" not in frame.about(True, ("colour",))
 
 
 def test_three_questions_of_those_kinds_with_their_truth():

@@ -140,6 +140,10 @@ def test_the_cost_is_that_of_the_other_groups_tensions():
     assert entry["groups"]["fine"]["cost"]["value"] == pytest.approx(0.5 / 3, abs=1e-4)
     assert entry["groups"]["whole"]["cost"]["value"] == 0 and "where" not in entry["groups"]
     assert entry["cost"]["value"] == pytest.approx(0.5 / 9, abs=1e-4) and entry["costs"] is True
+    others = [group for group in entry["groups"] if group != "whole"]
+    of_whole = sum(entry["groups"][group]["imposed"]["whole"]["value"] for group in others)
+    assert entry["cost_of_whole"]["value"] == pytest.approx(of_whole / len(others), abs=1e-4)
+    assert entry["cost_of_whole"]["value"] > 0 == entry["cost_among_others"]["value"]
 
 
 def test_tensions_that_do_not_matter_cost_nothing():

@@ -38,6 +38,7 @@ def write_times(settings: Settings, source: Source) -> None:
     rows = measure_time(host, methods, settings.time_budgets, items, curve)
     report = {
         **provenance.header(MODULE, settings.words, host.device),
+        "weights_sha256": identity(settings).get("weights_sha256", ""),
         "curve": curve and curve.source,
         "summary": summarise_time(rows),
         "rows": rows,

@@ -1,6 +1,7 @@
 """Settings of `python -m arr_coc.evaluate`: the command line, and what follows from it."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,6 +212,14 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     fine = tuple(kind for kind in kinds if any(mark in _ABOUT.get(kind, "") for mark in FINE))
     made = {name: make() for name, make in methods_of(args.world).items()}
     methods = [n for n, own in made.items() if _is_of(own, args.world) and not own.needs_weights]
+    groups = args.groups or GROUPS.get(args.world, 0)
+    asked = (args.methods or methods) if is_views else ()
+    if lacking := [n for n in asked if _is_too_large(made[n], min(budgets), groups)]:
+        said = f"keeps a whole moment: budgets are at least {1 / groups:g} of {groups} moments"
+        if args.methods:
+            p.error(f"--methods {' '.join(lacking)}: {said}")
+        methods = [name for name in methods if name not in lacking]
+        print(f"{', '.join(lacking)}: left out, it {said}", file=sys.stderr)
     scoring = "vqa" if args.folder or args.dataset else "exact"
     is_small = Path(args.base) == BUNDLED_BASE
     usual = SHORT if scoring == "vqa" else ""
@@ -223,7 +232,7 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
         "time_budgets": tuple(args.time_budgets or budgets),
         "kinds": tuple(args.kinds or (fine if sweep else kinds)),
         "size": tuple(args.size),
-        "groups": args.groups or GROUPS.get(args.world, 0),
+        "groups": groups,
         "details": tuple(map(float, args.sweep[1:])) if sweep else (args.detail,),
         "instruction": usual if args.instruction is None else args.instruction,
         "max_new_tokens": args.max_new_tokens or NEW_TOKENS[scoring],
@@ -237,6 +246,11 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
 def _is_of(method: Method | ViewsMethod, world: str) -> bool:
     """Whether a method can be asked about a world's pictures."""
     return world != PICTURES or not method.of_clips
+
+
+def _is_too_large(method: ViewsMethod, share: float, groups: int) -> bool:
+    """Whether a method keeps a whole moment, and so many moments are too few for that share."""
+    return method.keeps_a_moment and share * groups < 1
 
 
 def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """Cards: the examples of a folder, what was recorded of them, and what a link to one tells."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from arr_coc.page.asking import Asked, asked_of
 from arr_coc.page.board import Shown
 from arr_coc.page.post import png
 from arr_coc.page.preview import Told
-from arr_coc.page.visit import PERCENT, card_key
+from arr_coc.page.visit import PERCENT, Visit, card_key, card_of
 from arr_coc.service import recordings
 from arr_coc.service.loader import identity_to_come
 
@@ -31,6 +32,12 @@ class Cards:
         """The card of that number, or None."""
         known = type(chosen) is int and 0 <= chosen < len(self.examples)
         return self.examples[chosen] if known else None
+
+    def visited(self, inputs: Mapping[str, Any]) -> Visit:
+        """What the page sent; a card's picture is the card's own file, which no tab outlives."""
+        visit = Visit(**inputs)
+        example = self.example_of(card_of(visit.key))
+        return replace(visit, picture=str(example.path)) if example else visit
 
     def truth_of(self, question: str, chosen: Any, drawn: Any) -> str | None:
         """The answer, where this question about this picture has a known one.

@@ -64,8 +64,9 @@ def cost(result: ComparisonResult | None, runs: int = 1) -> str:
     if runs >= ENOUGH_RUNS:
         when = "in the median of the recorded runs"
         lead = f"The first word of the focused look came {_words(result)} {when}."
+    whole = " arr-whole" * (result["tokens_kept"] >= result["tokens_total"])  # there are no more
     return (
-        '<section class="arr-cost"><h2 class="arr-h2">What it cost</h2>'
+        f'<section class="arr-cost{whole}"><h2 class="arr-h2">What it cost</h2>'
         f'<p class="arr-lead">{lead}</p>'
         f'<div class="arr-race" data-race="{escaped(json.dumps(race))}">{rows}'
         f'<p class="arr-stages-legend">{legend}<span><i class="arr-s-decode"></i>write</span></p>'

@@ -38,17 +38,24 @@ def good_kinds(scores: Path = SCORES) -> tuple[str, ...]:
 
     Best first; the two best where none reaches it.
     """
-    kinds = json.loads(scores.read_text(encoding="utf-8"))["native"]["kinds"]
-    share = {kind: score["right"] / score["n"] for kind, score in kinds.items()}
+    share = _right(scores, "native")
     ranked = sorted(share, key=lambda kind: -share[kind])
     return tuple(kind for kind in ranked if share[kind] >= GOOD) or tuple(ranked[:2])
 
 
 def weak_kinds(scores: Path = SCORES) -> tuple[str, ...]:
-    """The other kinds that were scored."""
-    kinds = json.loads(scores.read_text(encoding="utf-8"))["native"]["kinds"]
-    good = good_kinds(scores)
-    return tuple(kind for kind in kinds if kind not in good)
+    """Kinds of question of which the base answers less than `GOOD` in large pictures, weakest first.
+
+    Of a base that was not scored on those, at the native size.
+    """
+    share = _right(scores, "large") or _right(scores, "native")
+    return tuple(kind for kind in sorted(share, key=share.__getitem__) if share[kind] < GOOD)
+
+
+def _right(scores: Path, at: str) -> dict[str, float]:
+    """The share of right answers by kind, at one of the sizes that a base was scored at."""
+    kinds = json.loads(scores.read_text(encoding="utf-8")).get(at, {}).get("kinds", {})
+    return {kind: score["right"] / score["n"] for kind, score in kinds.items()}
 
 
 def all_kinds() -> tuple[str, ...]:

@@ -81,6 +81,16 @@ ABILITIES = {  # kinds of question of `scenes`, in plain words
     "chart_value": "a value in a chart",
     "chart_highest": "the highest bar of a chart",
     "form": "an entry of a form",
+    "relation": "what is between two things",
+    "sign_beside": "the sign next to a thing",
+    "larger": "which of some things is larger",
+    "same_colour": "which things have one colour",
+    "count_colour": "counting the things of a colour",
+    "attribute": "whether a thing has a colour",
+    "board_row": "a line of a departure board",
+    "paper": "an entry of a whole-page form",
+    "bar": "the highest bar of one of several charts",
+    "cheaper": "which of two things is cheaper",
 }
 GLANCE_CHOICES = [
     ("Let the question decide whether it is kept", "auto"),
@@ -262,14 +272,16 @@ def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = (), run
 
     Args:
         bundled: whether it is the small bundled model.
-        good, weak: the kinds of question it was measured to answer well, and the others (`ABILITIES`).
+        good, weak: the kinds of question it was measured to answer well, and those that it answers less
+            well, in large pictures at least (`ABILITIES`).
     """
     if bundled:
+        wrong = f"In large pictures it is often wrong at: {_abilities(weak)}. " if weak else ""
         words = (
             "<b>What runs here.</b> A very small model, trained from scratch for this page on drawn "
             "scenes like the cards. Ask it in English about such scenes. It was measured to be good "
-            f"at: {_abilities(good)}. Often wrong at: {_abilities(weak)}. A photo of yours is "
-            "outside what it learned: you may try one, but expect wrong answers."
+            f"at: {_abilities(good)}. {wrong}A photo of yours is outside "
+            "what it learned: you may try one, but expect wrong answers."
         )
     else:
         words = (
@@ -290,7 +302,7 @@ def privacy() -> str:
 
 
 def _abilities(kinds: Sequence[str]) -> str:
-    return ", ".join(escaped(ABILITIES.get(kind, kind)) for kind in kinds) or "nothing yet"
+    return ", ".join(escaped(ABILITIES.get(kind, kind)) for kind in kinds)
 
 
 def _small_number(text: str) -> int | None:

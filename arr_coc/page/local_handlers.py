@@ -4,6 +4,7 @@ Methods of `LocalHandlers` are gradio handlers; `app.py` wires them. Nothing her
 place in the queue.
 """
 
+import math
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ from arr_coc.page.drawn import (
 from arr_coc.page.refusals import spoken
 from arr_coc.page.stamps import Turn
 from arr_coc.page.tuning import Tuning, sent
-from arr_coc.page.visit import BY_SHARE, OWN, PERCENT, card_key
+from arr_coc.page.visit import BY_SHARE, OWN, PERCENT, card_key, card_of
 from arr_coc.service import intake
 
 LONGEST_QUERY = 8000  # characters; a question takes up to nine for each of its own
@@ -153,7 +154,7 @@ class LocalHandlers(Tuning):
         self,
         picture: Any,
         question: Any = None,
-        chosen: Any = None,
+        key: Any = None,
         drawn: Any = None,
         percent: Any = PERCENT,
         turn: Turn | None = None,
@@ -161,10 +162,11 @@ class LocalHandlers(Tuning):
     ) -> Fresh:
         """A visitor's own picture: no card is chosen any more, so no truth is known.
 
-        A question that was offered for the picture before goes with it; one's own stays. A refused picture
-        changes nothing, and the place to drop one stays open.
+        A question that was offered for the picture before goes with it; one's own stays, which the browser
+        sees to (`state.js`): it may be written meanwhile. A refused picture changes nothing, and the place
+        to drop one stays open.
         """
-        example = self.example_of(chosen)
+        example = self.example_of(card_of(key))
         offered = [*dict(drawn or ()), *([example.question] if example else [])]
         asked = "" if question in offered else None
         note, hidden = results.OWN_PICTURE if self.bundled else "", gr.update(visible="hidden")
@@ -174,7 +176,7 @@ class LocalHandlers(Tuning):
                 raise picture
             pieces = board.blank(intake.open_image(picture), note)
             kept = question if asked is None and isinstance(question, str) else ""
-            return self._fresh(pieces, hidden, asked, _percent(percent), is_own=True, linked=kept)
+            return self._fresh(pieces, hidden, None, _percent(percent), is_own=True, linked=kept)
 
         return _given(turn, run, opened, picture=gr.update(value=None, visible=True))
 
@@ -211,10 +213,12 @@ class LocalHandlers(Tuning):
         known = type(number) is int and 0 <= number < len(drawn or ())
         return drawn[number][0] if known else UNCHANGED
 
-    def on_more(self, percent: Any) -> tuple[int, str]:
-        """Twice the share for another look, and no tier that would override it."""
-        known = type(percent) in (int, float) and percent > 0
-        return min(100, MORE * percent) if known else PERCENT, BY_SHARE
+    def on_more(self, shown: Shown | None) -> tuple[int, str]:
+        """Twice the share that the comparison shown kept, and no tier that would override it."""
+        if not shown:
+            return PERCENT, BY_SHARE
+        kept, total = (shown["result"][name] for name in ("tokens_kept", "tokens_total"))
+        return min(100, max(LEAST, math.ceil(100 * MORE * kept / total))), BY_SHARE
 
     def on_save(self, shown: Shown | None, event: gr.EventData) -> Any:
         """The comparison as a file for the browser to save, `name|data: URL`; or why not, a sentence."""
@@ -223,13 +227,13 @@ class LocalHandlers(Tuning):
             return NOTHING_TO_SAVE
         return share.saved(shown, kind) if kind in share.KINDS else UNCHANGED
 
-    def on_question(self, chosen: Any, question: Any, percent: Any) -> Any:
-        """The link follows what is asked."""
+    def on_question(self, key: Any, question: Any, percent: Any) -> Any:
+        """The link follows what is asked of the picture of that `key`."""
         try:
             question = intake.clean_question(question)
         except intake.IntakeError:
             return UNCHANGED
-        return share.section(chosen, question, _percent(percent), self.on_space)
+        return share.section(card_of(key), question, _percent(percent), self.on_space)
 
 
 def _given(turn: Turn | None, run: Any, open_it: Callable[[], Fresh], **refused: Any) -> Fresh:

@@ -45,7 +45,7 @@ class MatterHandlers:
     ) -> Weighing:
         """What mattered of the comparison that is shown as this begins; the inputs make a `Visit`."""
         try:
-            weighed = self._weighed(shown, Visit(**inputs))
+            weighed = self._weighed(shown, self.model.local.visited(inputs))
         except Exception as error:  # whatever it is, it is said in a sentence
             return Weighing(said_matter=sentence_of(error))
         is_overtaken = not (turn or Turn()).holds(run)

@@ -34,6 +34,7 @@ TITLES = {
     "hand-512-instruction": "By that hand, pictures of 256 tokens, with the usual instruction",
     "easy-vqa": "On easy-VQA, large shapes on tiny pictures",
     "clips": "On clips",
+    "clips-fresh": "On clips of which nothing had been seen",
     "pictures": "On three pictures, one of which holds the answer",
     "parts": "What each part is worth",
     "context": "What the encoder should see of the rest",
@@ -94,7 +95,7 @@ def at_2b(folder: Path, brief: bool = False) -> str:
         )
     where = machine.get("gpu") or f"{machine['cores']} cores of an {machine['processor']} CPU"
     return _sentence(
-        f"This model is small, so little is saved here. At the shapes of Qwen3-VL-2B (random weights, "
+        f"At the shapes of Qwen3-VL-2B (random weights, "
         f"{largest} visual tokens in full, {entry['budget']} focused, {where}) the focused look's first "
         f"word came {soon}, median of {entry['n']} runs."
     )
@@ -125,7 +126,8 @@ def tables(folder: Path, identity: Identity | None = None) -> str:
     with suppress(OSError, ValueError, KeyError, TypeError):
         parts[by_size] = times(benchmark(folder))
     found = load(folder, identity).items()
-    parts |= {TITLES.get(name, name): _evaluation(summary) for name, summary in found}
+    several = [(name, s) for name, s in found if len({m["method"] for m in s["methods"]}) > 1]
+    parts |= {TITLES.get(name, name): _evaluation(summary) for name, summary in several}
     folded = "".join(
         f'<details class="arr-how"><summary>{escaped(title)}</summary>{part}</details>'
         for title, part in parts.items()

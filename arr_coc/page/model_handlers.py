@@ -35,7 +35,7 @@ LAST_RUNS = 20  # whose seconds tell how long the queue will take
 WORTH_SAYING_S = 3.0
 SPEAKS_OF_SHRUNK = re.compile(r"[^.]*\b[Ss]hrink\w*[^.]*\.")
 NOT_YET = "The model is waking up; what this costs is known when it is there."
-PATIENCE_S = 5.0  # then the badge says how far loading is, and asks again
+PATIENCE_S = 5.0  # that a game waits for the model
 SHORT = 7  # digits of a commit
 FREE = gr.update(interactive=True)
 NO_REASONS = {"saw": "", "why": "", "gauges": ""}  # they belong to a finished look
@@ -97,7 +97,7 @@ class ModelHandlers:
         turn = turn or Turn()
         turn.take(run)
         try:
-            for change in self._compared(Visit(**inputs), str(run)):
+            for change in self._compared(self.local.visited(inputs), str(run)):
                 if not turn.holds(run):
                     return
                 yield change
@@ -145,7 +145,7 @@ class ModelHandlers:
 
     def _note(self, visit: Visit, request: Request, result: comparing.ComparisonResult) -> str:
         example = self.local.example_of(visit.card)
-        as_given = bool(example) and request.question == example.question
+        as_given = bool(example) and request.question == example.question and visit.is_usual
         note = results.remark(result, example, as_given, own=visit.is_own)
         if result["shrunk"] is None:  # nothing is said of an answer that is not there
             note = SPEAKS_OF_SHRUNK.sub("", note).strip()
@@ -176,10 +176,10 @@ class ModelHandlers:
     def on_ready(self) -> Ready:
         """Once the model is there: the badge, what can be asked, signs, revisions, sizes to cut to.
 
-        Before, how far it is; a first download may take minutes.
+        Before, how far it is: a first download may take minutes. Every open tab asks, so none is held.
         """
         try:
-            model = self.loader.get(PATIENCE_S)
+            model = self.loader.get(0.0)
         except intake.IntakeError as error:
             if self.loader.ready.is_set():
                 badge = frame.badge_failed(str(error))
@@ -208,7 +208,7 @@ class ModelHandlers:
 
     def on_cut(self, **inputs: Any) -> str:
         """What cutting the picture into so many tokens would cost, in a sentence; nothing is run."""
-        visit, model = Visit(**inputs), self.loader.model
+        visit, model = self.local.visited(inputs), self.loader.model
         if model is None or visit.picture is None:
             return results.message(NOT_YET if visit.picture else NO_PICTURE)
         try:
@@ -226,7 +226,7 @@ class ModelHandlers:
     def on_others(self, **inputs: Any) -> str:
         """Where other questions about the same picture would look, side by side."""
         try:
-            visit = Visit(**inputs)
+            visit = self.local.visited(inputs)
             questions = visit.questions()
             first = questions[0] if questions else ""
             request = replace(visit, question=first).request(questions)

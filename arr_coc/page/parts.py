@@ -217,9 +217,9 @@ def picture_side(look: str, example: Path | None, at: Sequence[Recording]) -> di
             show_label=False,
             container=False,
             max_length=intake.MAX_QUESTION,  # what is too long for a sign is said, and never cut
-            scale=3,
-        )
-        parts["put"] = gr.Button("Put it up", size="sm", scale=1, min_width=90)
+            scale=3, elem_id="arr-writing",
+        )  # fmt: skip
+        parts["put"] = gr.Button("Put it up", size="sm", scale=1, min_width=90, elem_id="arr-put")
     parts["said_picture"] = show(spoken(), elem_id="arr-said-picture")
     return parts
 

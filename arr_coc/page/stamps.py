@@ -35,6 +35,8 @@ NOW_JS = "(...shown) => { window.arrNow = shown; window.arrState?.look(shown); }
 PRESS_JS = "() => window.arrState.press()"
 OVERTAKEN_JS = "() => window.arrState.over()"
 BUTTON_JS = "() => window.arrState.button()"
+# A picture of one's own is there: a question that was offered for the one before goes.
+UNASK_JS = "(key, question) => window.arrState.unask(key, question)"
 # What was picked is there, or was refused.
 CAME_JS = "() => window.arrState.came()"
 

@@ -8,15 +8,16 @@ function arrState(root, trigger) {
   };
   // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.5 s is within 5 s. One that computes
   // for twelve clients on two cores was found to answer within 0.1 s; one answer that is late or lost is no alarm.
-  const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000;
+  const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000, UPLOAD_MS = 120000;
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
   let parted = false;  // the server was lost, and nothing was asked since
-  // Another picture or question was picked and is on its way: since when, and whether Compare was pressed meanwhile.
-  let picked = 0, pressed = false;
+  // Another picture or question was picked and is on its way: until when it is waited for, whether it is a file, and
+  // whether Compare was pressed meanwhile. What could be asked of the picture before.
+  let until = 0, isFile = false, pressed = false, offered = [];
 
   const plain = (text) => (text || '').trim().replace(/\s+/g, ' ');
   const shown = ([picture, question, ...settings]) =>
@@ -84,29 +85,44 @@ function arrState(root, trigger) {
   }
 
   // A press that comes before what was picked is meant for it: it waits, but not for ever.
-  function comes() {
-    picked = Date.now();
+  function comes(file = false) {
+    until = Date.now() + (file ? UPLOAD_MS : COMES_MS);
+    isFile = file;
     pressed = false;
+    if (!file) return;
+    const chips = document.querySelectorAll('#arr-chips button, #arr-pick [aria-pressed="true"]');
+    offered = [...chips].map((chip) => plain(chip.dataset.question || chip.textContent));
   }
   function came() {
     const waited = pressed;
-    picked = 0;
+    until = 0;
     pressed = false;
     document.querySelector('#arr-go').removeAttribute('aria-busy');
     if (waited) requestAnimationFrame(press);  // once what came is in the fields
   }
   document.addEventListener('click', (event) => {  // before the framework has heard of it
-    if (event.target.closest?.('[data-card], #arr-draw')) return comes();
-    const go = event.target.closest?.('#arr-go'), left = picked + COMES_MS - Date.now();
+    if (event.target.closest?.('[data-card], #arr-draw, #arr-put')) return comes();
+    const go = event.target.closest?.('#arr-go'), left = until - Date.now();
     if (!go || left <= 0) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     if (pressed) return;
     pressed = true;
     go.setAttribute('aria-busy', 'true');
-    const waiting = picked;
-    setTimeout(() => waiting === picked && came(), left);
+    const waiting = until;
+    setTimeout(() => waiting === until && came(), left);
   }, true);
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && event.target.closest?.('#arr-writing')) comes();
+  }, true);
+  for (const given of ['change', 'drop', 'paste']) {
+    document.addEventListener(given, (event) => {
+      const has = event.target.files || (event.dataTransfer || event.clipboardData)?.files;
+      if (has?.length && event.target.closest?.('#arr-picture')) comes(true);
+    }, true);
+  }
+  // Of the question that stands there once a picture of one's own is there.
+  const unask = (key, question) => key.startsWith('own-') && offered.includes(plain(question)) ? '' : question;
 
   function reach() {  // the answers come where the person is
     const place = document.getElementById('arr-answers'), box = place.getBoundingClientRect();
@@ -213,6 +229,10 @@ function arrState(root, trigger) {
   const noticed = () => [...document.querySelectorAll('.toast-body')].some(
     (toast) => /connection .*lost/i.test(toast.textContent));
   function notice() {
+    if (isFile && until && document.querySelector('.toast-body.error')) {  // the framework refused the file
+      pressed = false;
+      came();
+    }
     if (lost || open || !noticed()) return;
     lose();
     watch(run);
@@ -230,5 +250,5 @@ function arrState(root, trigger) {
     if (open && now.picture !== asked.picture) trigger('clear', {});
   }
   if (window.arrNow) look(window.arrNow);
-  return {begin, look, over, end, press, button, came, run: () => String(run), later: () => String(later())};
+  return {begin, look, over, end, press, button, came, unask, run: () => String(run), later: () => String(later())};
 }

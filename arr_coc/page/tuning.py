@@ -13,7 +13,7 @@ from arr_coc.page.board import Shown
 from arr_coc.page.cards import Cards
 from arr_coc.page.changes import Budgeted, Tuned
 from arr_coc.page.refusals import spoken
-from arr_coc.page.visit import tension_words
+from arr_coc.page.visit import card_of, tension_words
 from arr_coc.service import intake
 from arr_coc.service.settings import check_tensions
 
@@ -25,13 +25,14 @@ class Tuning(Cards):
     """The handlers over one folder of examples; what comes from the browser is `Any`, and is checked."""
 
     def on_budget(
-        self, shown: Shown | None, chosen: Any, question: Any, percent: Any, tensions: Any = None
+        self, shown: Shown | None, key: Any, question: Any, percent: Any, tensions: Any = None
     ) -> Budgeted:
-        """The budget was let go: what was recorded of the card at that budget, where it was.
+        """The budget was let go: what was recorded of the card of that key at that budget, where it was.
 
         Tensions set by hand stay: the maps are what they give at that budget, and the answers fade. Else
         all stays as it is, and fades: it is another budget's.
         """
+        chosen = card_of(key)
         example = self.example_of(chosen)
         recorded = shown and shown["recorded"] and example and question == example.question
         if not recorded or type(percent) not in (int, float):

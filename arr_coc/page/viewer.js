@@ -2,8 +2,8 @@
    arrViewer(root) serves every .arr-viewer that is ever put into root; data come in attributes.
    Under the page's own viewer (#arr-look) the budget is dragged, and a decision is played once. */
 function arrViewer(root, trigger) {
-  const BUDGET = '#arr-budget input[type=range]';
-  const {bounds, cellAt} = arrPaint, FILM_MS = 4000, SIDE = 640, isMain = Boolean(root.closest('#arr-look'));
+  const BUDGET = '#arr-budget input[type=range]', BY_SHARE = 'share';
+  const {bounds, cellAt} = arrPaint, FILM_MS = 4000, SIDE = 640, TIER = 3, isMain = Boolean(root.closest('#arr-look'));
   const pictures = new Map();  // decoded once, so that an update does not flicker
   let view = null, wipe = 100;
   let begun = isMain ? null : -Infinity;  // when the film of the first decision began
@@ -210,7 +210,10 @@ function arrViewer(root, trigger) {
         Math.max(2, Math.round(scale * image.naturalHeight)));
       paint();
       const share = isMain && document.querySelector(BUDGET);
-      if (share) spend(Number(share.value));
+      // What was asked with this very budget, or with a tier in its place, shows what it was given.
+      const stamp = isMain && document.querySelector('#arr-look .arr-of')?.dataset.settings;
+      const [percent, tier] = stamp ? JSON.parse(stamp) : [null, BY_SHARE];
+      if (share && tier === BY_SHARE && percent !== Number(share.value)) spend(Number(share.value));
       const now = performance.now(), moves = !matchMedia('(prefers-reduced-motion: reduce)').matches;
       begun = begun ?? (moves && count === null ? now : -Infinity);
       if (now - begun < FILM_MS) play(begun);
@@ -248,6 +251,7 @@ function arrViewer(root, trigger) {
       if (thing) trigger('select', {card: Number(thing.dataset.card), run: window.arrState?.later()});
     });
     window.arrSpend = (percent) => {  // dragged, typed, or set by a button
+      if (window.arrNow && window.arrNow[TIER] !== BY_SHARE) return;  // a tier decides, not the budget
       if (percent >= 5 && percent <= 100) root.querySelectorAll('.arr-viewer').forEach((box) => box.spend?.(percent));
     };
     document.addEventListener('input', (event) => {

@@ -8,6 +8,9 @@ from arr_coc.service import comparing, intake, token_grid
 
 PERCENT = round(100 * SHARE)
 CARD, OWN = "card-", "own-"  # how the keys of cards' pictures begin, and of visitors' own
+DECIDING = (
+    "percent", "glance", "prune", "allocator", "tier", "revision", "native_tokens", "tensions",
+)  # fmt: skip
 BY_SHARE = "share"  # of the page's tiers: none, the share decides
 NO_PICTURE = "Choose a picture first: a card, a new one, or your own."
 
@@ -47,6 +50,11 @@ class Visit:
     def is_own(self) -> bool:
         """Whether a visitor brought the picture."""
         return isinstance(self.key, str) and self.key.startswith(OWN)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether all that decides what a look keeps is as at the start, as cards are recorded."""
+        return all(getattr(self, name) == getattr(Visit, name) for name in DECIDING)
 
     @property
     def imposed(self) -> str:

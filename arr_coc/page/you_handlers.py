@@ -73,7 +73,7 @@ class YouHandlers:
     def on_round(self, event: gr.EventData, **inputs: Any) -> Played:
         """Another picture was asked for: a new one, or the picture and question above (a `Visit`)."""
         if sent(event, "you") == "above":
-            return self._begun(lambda: self._above(Visit(**inputs)))
+            return self._begun(lambda: self._above(self.model.local.visited(inputs)))
         return self._begun(self._drawn)
 
     def _begun(self, make: Any) -> Played:

@@ -69,6 +69,7 @@ class ViewsMethod(Protocol):
         name: what tables call it, its key in `views_methods.VIEWS_METHODS`.
         resizes, needs_weights, is_ours, parts: as `base.Method`.
         of_clips: whether it needs moments that follow each other, and refuses pictures.
+        keeps_a_moment: whether it keeps a whole moment, and needs a budget for that.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ViewsMethod(Protocol):
     needs_weights: bool
     is_ours: bool
     of_clips: bool
+    keeps_a_moment: bool
 
     @property
     def parts(self) -> frozenset[str]: ...
@@ -121,6 +123,7 @@ class ViewsPeer:
     needs_weights = False
     is_ours = False
     of_clips = False
+    keeps_a_moment = False
     parts: frozenset[str] = frozenset()
 
     def __call__(self, host: ARRCOCQwen, views: Views, question: str, budget: int) -> ReducedViews:

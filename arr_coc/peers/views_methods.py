@@ -161,7 +161,7 @@ class EVS(AfterViews):
     """
 
     name = "evs"
-    of_clips = True
+    of_clips = keeps_a_moment = True
 
     def minimum(self, views: Views) -> int:
         """The first moment."""

@@ -41,6 +41,7 @@ from arr_coc.tensions.phrases import GROUP_OF
 
 GROUPS = tuple(phrases.KNOWN)
 NAMES = tuple(field.name for field in fields(Tensions))
+WHOLE = "whole"  # the group of questions about the whole scene
 OWN = "own"  # the method without imposed tensions
 BATCH, MAX_NEW_TOKENS = 32, 8
 # The bars: compress lower by at least FINER for fine detail, exploit at most DESCRIBE for the whole scene,
@@ -198,6 +199,8 @@ def matters(rows: list[Row]) -> list[dict[str, Any]]:
     `cost` is the accuracy with its own less that with another group's tensions (the mean over the
     three), on the same questions; every kind of question counts alike. `costs` says whether its
     interval lies above 0. `groups` are the same for the questions of one group, with each imposed.
+    `cost_of_whole` is what those of the whole scene cost the questions of the other groups, and
+    `cost_among_others` what the others' tensions cost each other; None where no such question is asked.
     """
     answers = by_detail(table_of(rows))[1.0]
     bootstrap = Bootstrap(answers.pictures, answers.kinds)
@@ -224,6 +227,11 @@ def matters(rows: list[Row]) -> list[dict[str, Any]]:
                 "imposed": {g: estimate(over_kinds(lost_to[g], kinds)) for g in GROUPS},
             }
         cost = estimate(over_kinds(to_another, every_kind))
+        whole, is_other = GROUPS.index(WHOLE), group_of != GROUPS.index(WHOLE)
+        others = np.flatnonzero(is_other)
+        among = np.where(is_own, 0, lost)
+        among[whole] = 0
+        among = bootstrap.means(among.sum(0) / (len(GROUPS) - 2))
         entries.append(
             {
                 "budget": budget,
@@ -231,6 +239,10 @@ def matters(rows: list[Row]) -> list[dict[str, Any]]:
                 "accuracy": estimate(over_kinds(right, every_kind)),
                 "cost": cost,
                 "costs": cost["interval"][0] > 0,
+                "cost_of_whole": estimate(over_kinds(lost_to[WHOLE], others))
+                if len(others)
+                else None,
+                "cost_among_others": estimate(over_kinds(among, others)) if len(others) else None,
                 "groups": by_group,
             }
         )
