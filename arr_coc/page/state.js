@@ -91,7 +91,7 @@ function arrState(root, trigger) {
     pressed = false;
     if (!file) return;
     const chips = document.querySelectorAll('#arr-chips button, #arr-pick [aria-pressed="true"]');
-    offered = [...chips].map((chip) => plain(chip.dataset.question || chip.textContent));
+    offered = [...chips].map((chip) => plain(chip.textContent));
   }
   function came() {
     const waited = pressed;
