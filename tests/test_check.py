@@ -301,7 +301,9 @@ def paid(host, full: float, focused: float) -> str:
         for look, rate in ((FULL, full), (FOCUSED, focused)):
             seen = {"native": tokens, "glance": 16, "held": Config().tokens(tokens)}
             seconds = {s: rate * seen[by] for s, by in STAGES[look].items()}
-            host.times.note(look, seen, seconds, way_of(Config()) if look == FOCUSED else "")
+            host.times.note(
+                look, seen, seconds, way_of(Config(), "cells") if look == FOCUSED else ""
+            )
         first = {FULL: tokens * full * 3, FOCUSED: tokens * focused}
         sizes.append(timing.Size(tokens, tokens // 5, {FULL: {}, FOCUSED: {}}, first))
     return timing.pays(host, sizes)
@@ -322,7 +324,7 @@ def test_the_size_from_which_it_pays_is_found_between_those_that_were_timed(smal
         seen = {"native": tokens, "glance": 16, "held": Config().tokens(tokens)}
         small.times.note(FULL, seen, dict.fromkeys(STAGES[FULL], 0.0) | {"encode": full})
         slow = dict.fromkeys(STAGES[FOCUSED], 0.0) | {"relevance": 2.0}
-        small.times.note(FOCUSED, seen, slow, way_of(Config()))
+        small.times.note(FOCUSED, seen, slow, way_of(Config(), "cells"))
         first = {FULL: full, FOCUSED: 2.0}
         sizes.append(timing.Size(tokens, 12, {FULL: {}, FOCUSED: {}}, first))
     said = timing.pays(small, sizes)

@@ -3,6 +3,7 @@
 import pytest
 
 from arr_coc.config import Config
+from arr_coc.qwen import answer
 from arr_coc.qwen.paying import AGAIN, FOCUSED, FULL, STAGES, StageTimes, way_of
 
 QUESTION = "what number is on the small sign?"
@@ -92,11 +93,11 @@ def test_one_process_learns_from_another():
 
 def test_looks_of_another_way_are_not_taken_for_it(tiny, picture, monkeypatch):
     monkeypatch.setattr(tiny, "times", StageTimes())
-    usual, tokens = way_of(Config()), {"native": 80, "glance": 16, "held": 16}
+    usual, tokens = way_of(Config(), "cells"), {"native": 80, "glance": 16, "held": 16}
     for config in (Config(glance="off"), Config(prune="after"), Config(share="auto")):
         tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
         assert tiny.times.predicted(FOCUSED, tokens, usual) is None
-    assert tiny.times.predicted(FOCUSED, tokens, way_of(Config(prune="after"))) is not None
+    assert tiny.times.predicted(FOCUSED, tokens, way_of(Config(prune="after"), "cells")) is not None
     monkeypatch.setattr("arr_coc.realizing.texture", lambda *_: 1 / 0)
     assert tiny.generate(picture, QUESTION, max_new_tokens=2).realization.fallback
     assert tiny.times.predicted(FOCUSED, tokens, usual) is None
@@ -111,15 +112,18 @@ def test_rounds_are_remembered_and_passed_over_too(tiny, picture, monkeypatch):
 
 
 def test_rules_weights_and_allocators_are_told_apart(bundled):
-    weights = bundled.policy(Config())
-    ways = [
-        way_of(Config(), weights),
-        way_of(Config()),
-        way_of(Config(context="glance")),
-        way_of(Config(allocator="window"), weights),
+    configs = [
+        Config(),
+        Config(revision="none"),
+        Config(context="cells"),
+        Config(allocator="window"),
     ]
-    assert weights is not None and len(set(ways)) == len(ways)
-    assert way_of(Config(context="glance"), weights) == ways[0], "it is what the weights take"
+    ways = [answer._way(bundled, config, 1) for config in configs]
+    assert len(set(ways)) == len(ways)
+    assert answer._way(bundled, Config(context="glance"), 1) == ways[0], (
+        "it is what the weights take"
+    )
+    assert answer._way(bundled, None, 1) == "" != answer._way(bundled, None, 3)
 
 
 def test_what_a_clip_cannot_have_is_refused_however_soon_a_full_look_is(tiny, picture, monkeypatch):

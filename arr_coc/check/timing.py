@@ -89,7 +89,8 @@ def _run(host: Any, side: int, look: str) -> Measures:
 def pays(host: Any, sizes: list[Size]) -> str:
     """From which picture size on looking closely is sooner here, in a sentence."""
     weights = host.policy(Config())
-    context, way = context_for(Config(), weights), way_of(Config(), weights)
+    context = context_for(Config(), weights)
+    way = way_of(Config(), context, weights is not None)
     sooner = None
     smallest, largest = int(sizes[0].tokens ** 0.5), largest_side(host)
     for side in range(largest, smallest - 1, -1):

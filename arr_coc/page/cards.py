@@ -11,7 +11,7 @@ from arr_coc.page.board import Shown
 from arr_coc.page.post import png
 from arr_coc.page.preview import Told
 from arr_coc.page.visit import PERCENT, Visit, card_key, card_of
-from arr_coc.service import recordings
+from arr_coc.service import intake, recordings
 from arr_coc.service.loader import identity_to_come
 
 
@@ -34,10 +34,11 @@ class Cards:
         return self.examples[chosen] if known else None
 
     def visited(self, inputs: Mapping[str, Any]) -> Visit:
-        """What the page sent; a card's picture is the card's own file, which no tab outlives."""
+        """What the page sent; a card's picture that is not there any more is the card's own file."""
         visit = Visit(**inputs)
         example = self.example_of(card_of(visit.key))
-        return replace(visit, picture=str(example.path)) if example else visit
+        is_gone = example is not None and isinstance(visit.picture, intake.IntakeError)
+        return replace(visit, picture=str(example.path)) if is_gone else visit
 
     def truth_of(self, question: str, chosen: Any, drawn: Any) -> str | None:
         """The answer, where this question about this picture has a known one.

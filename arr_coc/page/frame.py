@@ -25,13 +25,16 @@ STYLES = ("page.css", "reasons.css", "you.css", "chart.css", "moments.css")
 
 
 def source(name: str) -> str:
-    """A script or style sheet of this folder, without its indents, and lines that are comments alone.
+    """A script or style sheet of this folder, without its indents and comments.
 
-    A style sheet also without blanks around braces and semicolons, and comments behind its rules.
+    A style sheet also without blanks around braces and semicolons. A script's comments behind code begin
+    with two blanks.
     """
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
     if name.endswith(".css"):
         text = re.sub(r" *([{};]) *", r"\1", re.sub(r" */\*.*?\*/", "", text)).replace(";}", "}")
+    else:
+        text = re.sub(r"(?<=\S)  // .*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"^[ \t]*/\*.*?\*/[ \t]*\n", "", text, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"^(?:[ \t]*//[^\n]*\n|[ \t]*\n|[ \t]+)", "", text, flags=re.MULTILINE)
 

@@ -291,7 +291,10 @@ class Run:
 
 
 def _way(host: QwenHost, config: Config | None, blocks: int) -> str:
-    return paying.way_of(config, host.policy(config) if config else None, blocks)
+    if config is None:
+        return paying.way_of(None, blocks=blocks)
+    weights = host.policy(config)
+    return paying.way_of(config, context_for(config, weights), weights is not None, blocks)
 
 
 def _worked_on(

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from arr_coc.components import Components, context_for
 from arr_coc.config import Config
 
 AGAIN = (
@@ -33,17 +32,20 @@ STAGES = {
 Seen = tuple[float, float]  # tokens, seconds
 
 
-def way_of(config: Config | None, components: Components | None = None, blocks: int = 1) -> str:
+def way_of(config: Config | None, context: str = "", learned: bool = False, blocks: int = 1) -> str:
     """What a look's seconds depend on besides tokens, in a word.
 
-    `config` is None for a full look, `components` where rules decide. Tokens of several `blocks`, moments
-    or pictures, cost an encoder less.
+    Args:
+        config: None for a full look.
+        context: what its context came to (`components.context_for`).
+        learned: whether weights decide, and not rules.
+        blocks: moments or pictures; tokens of several cost an encoder less.
     """
     how = ""
     if config:
         rounds = " in rounds" if config.is_auto else ""
-        by = "weights" if components else "rules"
-        how = f"{config.glance} {config.prune} {context_for(config, components)} {config.allocator}"
+        by = "weights" if learned else "rules"
+        how = f"{config.glance} {config.prune} {context} {config.allocator}"
         how += f" by {by}{rounds}"
     return how if blocks == 1 else f"{how} of {blocks}".strip()
 
