@@ -21,6 +21,7 @@ from tests import screenshots, setup
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 812}
 CARD = {"width": 700, "height": 560}
 NARROW_CARD = {"width": 375, "height": 560}  # the same frame on a phone
+THOROUGH = (pytest.mark.thorough, pytest.mark.slow)
 COMPARE_LIMIT_S = 60  # 5 s on two free cores; a test machine is seldom free
 expect.set_options(
     timeout=30_000
@@ -310,8 +311,17 @@ def test_the_card_for_embedding_fits(browser, size):
 ALLOWED: dict[str, str] = {}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size,query", [(DESK, ""), (PHONE, ""), (CARD, "&arr_view=card")])
+@pytest.mark.parametrize(
+    "size,query,theme",
+    [
+        (DESK, "", "light"),
+        (PHONE, "", "dark"),
+        (CARD, "&arr_view=card", "light"),
+        pytest.param(DESK, "", "dark", marks=THOROUGH),
+        pytest.param(PHONE, "", "light", marks=THOROUGH),
+        pytest.param(CARD, "&arr_view=card", "dark", marks=THOROUGH),
+    ],
+)
 def test_axe_finds_nothing_serious(browser, theme, size, query):
     with clean(browser, viewport=size) as tab:
         visit(tab, f"?__theme={theme}{query}")
@@ -447,7 +457,7 @@ def test_stop_then_compare_again(tab):
     expect(tab.locator("#arr-stop")).to_be_hidden()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=THOROUGH), "dark"])
 def test_a_phone_scrolls_one_way_only(browser, theme):
     with clean(browser, viewport=PHONE) as tab:
         visit(tab, f"?__theme={theme}")

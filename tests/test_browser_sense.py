@@ -13,6 +13,7 @@ from arr_coc.service import labels
 __all__ = ["browser"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_visitor_answers_by_keyboard_on_a_phone_and_changes_the_answer(browser, tmp_path):
     file = tmp_path / "people.jsonl"

@@ -113,6 +113,7 @@ def test_what_is_finished_stays_where_the_framework_notices_first(browser, dying
         expect(kept).to_be_hidden()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_server_that_hangs_is_said_and_its_answers_still_come(browser, dying):
     begin, hold = dying
@@ -146,6 +147,7 @@ def test_a_server_that_hangs_is_said_and_its_answers_still_come(browser, dying):
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_server_that_is_slow_or_loses_a_request_is_not_called_gone(browser):
     asked = []

@@ -6,7 +6,7 @@ import av
 import pytest
 from app_server import held_server, recorded_clips, start
 from playwright.sync_api import expect
-from test_browser import DESK, PHONE, browser, visit, watched
+from test_browser import DESK, PHONE, THOROUGH, browser, visit, watched
 from test_browser_you import serious
 
 from arr_coc.scenes.moving import make_clip
@@ -169,6 +169,8 @@ def test_answers_that_come_after_the_budget_was_changed_say_so(browser, tmp_path
         expect(section.locator(".arr-several-old")).to_contain_text("budget")
 
 
+@pytest.mark.thorough
+@pytest.mark.slow
 def test_who_asks_again_at_once_after_stop_is_answered_and_can_stop_that_too(browser, tmp_path):
     file = tmp_path / "single.png"
     make_clip(DEV_SEED, groups=4).frames[0].save(file)
@@ -200,7 +202,11 @@ def test_who_asks_again_at_once_after_stop_is_answered_and_can_stop_that_too(bro
         assert tab.errors == []
 
 
-@pytest.mark.parametrize("heard", [True, False], ids=["cancelled", "cancelled too late"])
+@pytest.mark.parametrize(
+    "heard",
+    [pytest.param(True, marks=THOROUGH), False],
+    ids=["cancelled", "cancelled too late"],
+)
 def test_a_clip_picked_during_a_run_is_shown_and_no_queue_is_called_full(browser, tmp_path, heard):
     file = tmp_path / "single.png"
     make_clip(DEV_SEED, groups=4).frames[0].save(file)

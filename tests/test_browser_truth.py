@@ -12,6 +12,7 @@ from test_browser import (
     BOX,
     DESK,
     PHONE,
+    THOROUGH,
     another_picture,
     ask,
     browser,
@@ -160,7 +161,7 @@ def test_an_empty_question_keeps_the_recorded_answers(tab):
     expect(tab.locator("#arr-unasked")).to_be_hidden()
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("size", [pytest.param(DESK, marks=THOROUGH), PHONE], ids=["desk", "phone"])
 def test_trying_ones_own_says_what_becomes_of_it_and_leads_back(browser, size):
     with clean(browser, viewport=size) as tab:
         visit(tab)
@@ -248,7 +249,10 @@ def test_a_long_picture_can_be_read(tab, tmp_path, size):
 
 @pytest.mark.parametrize(
     "question,words",
-    [("招牌上写着什么？", "English only"), ("Wo ist der Hund?", "hardly any")],
+    [
+        pytest.param("招牌上写着什么？", "English only", marks=THOROUGH),
+        ("Wo ist der Hund?", "hardly any"),
+    ],
 )
 def test_a_language_that_the_model_does_not_know_is_said(tab, question, words):
     visit(tab)

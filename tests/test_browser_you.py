@@ -7,7 +7,7 @@ import pytest
 from app_server import server
 from PIL import Image
 from playwright.sync_api import expect
-from test_browser import BOX, CARD, DESK, NARROW_CARD, PHONE, Axe, visit, watched
+from test_browser import BOX, CARD, DESK, NARROW_CARD, PHONE, THOROUGH, Axe, visit, watched
 
 SECTION, STAGE, LEFT = "#arr-you-first", ".arr-you-stage", ".arr-you-left"
 EVIL = "what is ${document.title='pwned'} <img src=x onerror=alert(1)>?"
@@ -224,7 +224,7 @@ def test_the_card_view_has_no_scroll_bar_of_its_own(chromium, size):
         expect(tab.locator(SECTION)).to_be_hidden()
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("size", [pytest.param(DESK, marks=THOROUGH), PHONE], ids=["desk", "phone"])
 def test_the_results_are_one_chart_and_five_rows(chromium, size):
     with watched(chromium, viewport=size) as tab:
         visit(tab)

@@ -24,6 +24,8 @@ def rehearsed(capsys, *words: str) -> tuple[int, list[str], dict]:
     return ended.value.code, lines, json.loads(last)
 
 
+@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_step_holds_on_a_middle_sized_base(capsys, tmp_path):
     status, lines, report = rehearsed(capsys, str(tmp_path / "out"))
     assert status == 0, lines
