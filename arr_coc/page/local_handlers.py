@@ -168,15 +168,14 @@ class LocalHandlers(Tuning):
         """
         example = self.example_of(card_of(key))
         offered = [*dict(drawn or ()), *([example.question] if example else [])]
-        asked = "" if question in offered else None
+        written = question if isinstance(question, str) and question not in offered else ""
         note, hidden = results.OWN_PICTURE if self.bundled else "", gr.update(visible="hidden")
 
         def opened() -> Fresh:
             if isinstance(picture, intake.IntakeError):
                 raise picture
             pieces = board.blank(intake.open_image(picture), note)
-            kept = question if asked is None and isinstance(question, str) else ""
-            return self._fresh(pieces, hidden, None, _percent(percent), is_own=True, linked=kept)
+            return self._fresh(pieces, hidden, None, _percent(percent), is_own=True, linked=written)
 
         return _given(turn, run, opened, picture=gr.update(value=None, visible=True))
 

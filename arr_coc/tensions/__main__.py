@@ -227,8 +227,8 @@ def matters(rows: list[Row]) -> list[dict[str, Any]]:
                 "imposed": {g: estimate(over_kinds(lost_to[g], kinds)) for g in GROUPS},
             }
         cost = estimate(over_kinds(to_another, every_kind))
-        whole, is_other = GROUPS.index(WHOLE), group_of != GROUPS.index(WHOLE)
-        others = np.flatnonzero(is_other)
+        whole = GROUPS.index(WHOLE)
+        others = np.flatnonzero(group_of != whole)
         among = np.where(is_own, 0, lost)
         among[whole] = 0
         among = bootstrap.means(among.sum(0) / (len(GROUPS) - 2))
