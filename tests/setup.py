@@ -1,10 +1,15 @@
-"""What the tests need besides Python packages: a Chromium that starts.
+"""What the tests need besides Python packages: a Chromium that starts, and the packages compiled.
 
     python -m tests.setup
 
-Takes the one that the variable CHROMIUM names, else one on the PATH, else Playwright's own. Where there is
-none, it lets Playwright download one, then asks the system's package manager where it may (`apt-get` as
-root), then says in one sentence what to install. The tests themselves install nothing: they `launch`.
+The browser: the one that the variable CHROMIUM names, else one on the PATH, else Playwright's own. Where
+there is none, Playwright may download one, then the system's package manager is asked where that is allowed
+(`apt-get` as root), then one sentence says what to install. The tests themselves install nothing: they
+`launch`.
+
+The packages: pip compiles one module after another, so the README's commands tell it not to. Here all cores
+do, while the browser comes. Hundreds of the tests start a Python of their own, and where
+PYTHONDONTWRITEBYTECODE is set (a container often sets it), each would compile all it imports.
 """
 
 import os
@@ -12,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 
 from playwright.sync_api import Browser, Error, Playwright, sync_playwright
 
@@ -21,6 +27,8 @@ ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 PLAYWRIGHT = (sys.executable, "-m", "playwright")
 DOWNLOAD = (*PLAYWRIGHT, "install", "--only-shell", "chromium")
 LIBRARIES = (*PLAYWRIGHT, "install-deps", "chromium")  # of the system, for Playwright's own
+FOLDERS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})  # often the same
+COMPILE = (sys.executable, "-m", "compileall", "-q", "-j", "0", *FOLDERS)
 REFRESH = ("apt-get", "update")
 PACKAGES = (
     ("apt-get", "install", "-y", "--no-install-recommends", SHELL, "fonts-liberation"),
@@ -108,4 +116,6 @@ def set_up() -> str:
 
 
 if __name__ == "__main__":
-    print("Chromium", set_up())
+    # Not every file of every package is for this Python: what does not compile is skipped, unread.
+    with subprocess.Popen(COMPILE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        print("Chromium", set_up(), flush=True)

@@ -9,7 +9,7 @@ import pytest
 from app_server import BUNDLED_EXAMPLES, server
 from PIL import Image
 from playwright.sync_api import expect
-from test_browser import DESK, PHONE, browser, finished, visit, watched
+from test_browser import DESK, PHONE, THOROUGH, browser, finished, visit, watched
 from test_comparing import Fake, request
 
 from arr_coc.balancing import FIXED
@@ -255,7 +255,10 @@ def test_dragging_a_dial_reckons_anew_in_the_browser_and_says_where_the_answer_i
 
 
 @pytest.mark.parametrize("size", [DESK], ids=["desk"])
-@pytest.mark.parametrize("allocator", [name for name in ALLOCATORS if name != "topk"])
+@pytest.mark.parametrize(
+    "allocator",
+    [*(pytest.param(name, marks=THOROUGH) for name in ("adaptive", "window")), "quadtree"],
+)
 def test_with_every_allocator_the_tokens_follow_the_dial_before_it_is_let_go(
     opened, size, allocator
 ):

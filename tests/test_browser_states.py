@@ -11,6 +11,7 @@ from test_browser import (
     DESK,
     PHONE,
     PULSE,
+    THOROUGH,
     another_picture,
     ask,
     finished,
@@ -346,7 +347,9 @@ def upload(tab):
     tab.locator("#arr-picture input[type=file]").set_input_files(file)
 
 
-@pytest.mark.parametrize("bring", [pick_card, put_up, upload])
+@pytest.mark.parametrize(
+    "bring", [*(pytest.param(way, marks=THOROUGH) for way in (pick_card, put_up)), upload]
+)
 def test_compare_pressed_before_a_picture_is_there_is_meant_for_it(tab, bring):
     visit(tab)
     before, held, going = tab.locator(BOX).input_value(), [], []

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,7 @@ NEEDS = {
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_CLASS = 350, 80, 200
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Whatever a file imports, by its full name; `from a import b` counts as `a.b`."""
     found = set()

@@ -39,6 +39,19 @@ def test_every_kind_has_plain_words():
     assert "wrong at" not in frame.about(True, ("colour",))
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("what color is the hat", "What colour is the hat?"),
+        ("tell me the color of the umbrella", "Tell me the colour of the umbrella."),
+        ("Tell me what is largest, cup or tree.", "Tell me what is largest, cup or tree."),
+        ("is there a hat?", "Is there a hat?"),
+    ],
+)
+def test_a_question_of_ours_is_shown_in_one_form(text, shown):
+    assert tidy(text) == shown
+
+
 def test_three_questions_of_those_kinds_with_their_truth():
     for seed in (3, 50, 700):
         made = drawn.new_picture(("colour", "exists"), seed)

@@ -268,7 +268,7 @@ def test_all_processes_stop_where_the_furthest_is(tmp_path):
 
 
 def _train(folder: Path, *more: str) -> dict:
-    steps = ["--symbolic-steps", "2", "--dense-steps", "2", "--align-steps", "2"]
+    steps = ["--symbolic-steps", "1", "--dense-steps", "1", "--align-steps", "1"]
     few = ["--tokens", "16", "--workers", "0", "--eval-n", "0", "--save-every", "1"]
     few += ["--threads", "1"]
     pretrain.main(["--out", str(folder), *steps, *few, *more])

@@ -29,11 +29,11 @@ OTHER_WORDS = (
 
 
 def tidy(question: str) -> str:
-    """A question of ours as it is shown and asked: sentence case, "colour", a question mark."""
+    """A question of ours as it is shown and asked: sentence case, "colour", a mark at its end."""
     text = re.sub(r"\b([Cc])olor(s?)\b", r"\1olour\2", question.strip())
     text = text[:1].upper() + text[1:]
     asks = text.split(" ")[0].lower() not in TELLING
-    return text if "?" in text or not asks else text.rstrip(". ") + "?"
+    return text if "?" in text else text.rstrip(". ") + ("?" if asks else ".")
 
 
 def unknown_language(question: str) -> str:
