@@ -26,7 +26,6 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 from gradio.events import Dependency
-from starlette.middleware import Middleware
 
 from arr_coc.config import DEADLINE_S
 from arr_coc.page import (
@@ -49,7 +48,7 @@ from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
-from arr_coc.page.preview import Preview
+from arr_coc.page.preview import middleware
 from arr_coc.service import comparing, labels, learned, recordings, several
 from arr_coc.service.loader import Loader, at_once, base_to_come, identity_to_come, is_served
 from arr_coc.service.sessions import keep_forgetting
@@ -168,7 +167,8 @@ def wire_comparing(page: Parts) -> Dependency:
     """Compare and everything that presses it, dead while the very same is asked; returns its run."""
     pressed = [page.question.submit, page.again.click]
     gr.on(pressed, None, None, None, js=stamps.PRESS_JS, **QUICK)
-    more = page.more.click(LOCAL.on_more, page.shown, [page.percent, page.tier], **QUICK)
+    spent = [page.percent, page.tier, page.allocator]
+    more = page.more.click(LOCAL.on_more, [page.shown, page.allocator], spent, **QUICK)
     more.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
     shown = page.all(stamps.SHOWN)
     page.go.click(None, shown, [page.answers, page.go], js=parts.QUEUED_JS, **QUICK)
@@ -332,7 +332,7 @@ def launch(demo: gr.Blocks, **options: Any) -> tuple:
         theme=parts.theme(),
         css=frame.CSS,
         state_session_capacity=SESSIONS,
-        app_kwargs={"middleware": [Middleware(Preview, tell=LOCAL.told), Middleware(idea.Served)]},
+        app_kwargs={"middleware": middleware(LOCAL.told)},
         **options,
     )
     keep_forgetting(demo)

@@ -21,6 +21,46 @@ def add_dtype(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def count(text: str) -> int:
+    """A whole number from 1 up, as argparse's `type`."""
+    return _at_least(1, int(text))
+
+
+def natural(text: str) -> int:
+    """A whole number from 0 up, as argparse's `type`."""
+    return _at_least(0, int(text))
+
+
+def above_zero(text: str) -> float:
+    """A number above 0, as argparse's `type`."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is given, expected a number above 0")
+    return number
+
+
+def _at_least(least: int, number: int) -> int:
+    if number < least:
+        raise argparse.ArgumentTypeError(
+            f"{number} is given, expected a whole number from {least} up"
+        )
+    return number
+
+
+def check_device(parser: argparse.ArgumentParser, device: str | None) -> None:
+    """End the command where this machine has no such `--device`; None leaves the choice to it."""
+    if device is None or device == "cpu":
+        return
+    import torch
+
+    if device.partition(":")[0] != "cuda":
+        parser.error(f"--device {device}: expected cpu, cuda or cuda:N")
+    if not torch.cuda.is_available():
+        parser.error(
+            f"--device {device}: this machine has no CUDA device, expected one (or --device cpu)"
+        )
+
+
 def run_command(module: str, main: Callable[[], object]) -> None:
     """Run a command's `main`.
 

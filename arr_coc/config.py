@@ -6,6 +6,7 @@ can offer the choices before the model is loaded.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import NamedTuple, TypeVar
 
 # What becomes of the glance (the low-resolution pass), where tokens are dropped, and who picks the places.
@@ -15,7 +16,8 @@ PRUNES = ("before", "after")
 CONTEXTS = ("auto", "glance", "cells", "none")
 # When to look closely: at every question, or only where this machine would be sooner for it.
 WHENS = ("always", "auto")
-ALLOCATORS = ("topk", "adaptive", "window", "quadtree")
+TOPK, ADAPTIVE = "topk", "adaptive"
+ALLOCATORS = (TOPK, ADAPTIVE, "window", "quadtree")
 # Shares of an image's tokens, by name, and the tier that lets the question's words choose among them.
 TIERS = {"fast": 0.10, "balanced": 0.20, "accurate": 0.40}
 QUESTION_TIER = "question"
@@ -81,6 +83,8 @@ def tokens_for_share(share: float, tokens: int) -> int:
     Raises:
         ValueError: for a share outside (0, 1].
     """
+    if isinstance(share, bool) or not isinstance(share, Real):
+        raise ValueError(f"share is {share!r}, expected a number above 0 and at most 1")
     if not 0 < share <= 1:
         raise ValueError(f"share is {share}, allowed is above 0 and at most 1")
     return max(1, int(share * tokens + 1e-9))
@@ -247,6 +251,10 @@ class Config:
             raise ValueError(f"decay is {self.decay}, allowed is 0 up to, but not, 1")
         if self.boost is not None and not 1 <= self.boost < float("inf"):
             raise ValueError(f"boost is {self.boost}, allowed is 1 or more")
+        if not (self.tensions is None or isinstance(self.tensions, Tensions)):
+            raise ValueError(
+                f"tensions is {self.tensions!r}, expected Tensions(compress, exploit, focus)"
+            )
         if isinstance(self.share, str):
             self._check_auto()
         elif self.budget is None:

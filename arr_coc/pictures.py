@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 log = logging.getLogger(__name__)
 
 ORIENTATION = 0x0112  # the EXIF tag
+LONGEST = 200  # times its shorter side: what the stock processor takes
 DRAFT = (64, 64)  # a JPEG is read whole at any size; this one is quick to make of it
 
 
@@ -63,11 +64,19 @@ def why_unreadable(source: Path | IO[bytes]) -> str | None:
         return "there is no such file"
     try:
         with Image.open(source) as picture:
+            size = picture.size  # a draft is smaller
             picture.draft("RGB", DRAFT)
             picture.load()
+            return too_long(size)
     except Exception as error:  # a decoder raises anything on a damaged file
         return (str(error).strip() or type(error).__name__).splitlines()[0]
-    return None
+
+
+def too_long(size: tuple[int, int]) -> str | None:
+    """Why a picture of so many pixels, width and height, is none that Qwen3-VL takes; None where it is."""
+    if max(size) <= LONGEST * min(size):
+        return None
+    return f"it is {size[0]} x {size[1]} pixels, its longer side may be at most {LONGEST} times the shorter"
 
 
 def found_in(folders: Sequence[Path], name: str) -> Path:

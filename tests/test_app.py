@@ -30,6 +30,7 @@ from arr_coc.page.changes import UNCHANGED, Fresh
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal
+from arr_coc.page.taken import Number
 from arr_coc.page.visit import Visit
 from arr_coc.service import decision, intake, recordings, sessions, uploads
 from arr_coc.service.loader import Loader, base_to_come, identity_to_come
@@ -599,13 +600,33 @@ def test_after_the_visit_was_forgotten_the_key_says_which_card_it_is(handlers):
 def test_more_is_twice_what_was_kept_whatever_decided_it(handlers):
     shown = handlers.opened(0).shown
     result = shown["result"]
-    assert handlers.on_more(shown) == (40, "share")
+    assert handlers.on_more(shown, "topk") == (40, "share", "topk")
+    few = {**shown, "result": {**result, "tokens_kept": 35, "tokens_total": 1024}}
+    assert handlers.on_more(few, "adaptive") == (7, "share", "topk")  # which spends all of it
     by_tier = {**shown, "result": {**result, "tokens_kept": 103, "tokens_total": 256}}
-    assert handlers.on_more(by_tier) == (81, "share")
-    assert handlers.on_more({**shown, "result": {**result, "tokens_kept": 200}})[0] == 100
+    assert handlers.on_more(by_tier, "window") == (81, "share", "window")
+    assert handlers.on_more({**shown, "result": {**result, "tokens_kept": 200}}, "topk")[0] == 100
     assert "arr-whole" not in page_cost.cost(result)
     assert "arr-whole" in page_cost.cost({**result, "tokens_kept": result["tokens_total"]})
-    assert handlers.on_more(None) == (20, "share")
+    assert handlers.on_more(None, "topk") == (20, "share", "topk")
+
+
+def test_another_question_about_a_card_s_picture_has_its_known_answer(handlers):
+    first, other = handlers.examples[0], handlers.examples[1]
+    assert first.path == other.path and first.question != other.question
+    assert handlers.truth_of(other.question, 0, None) == other.answer
+    assert handlers.truth_of("another?", 0, None) is None
+
+
+def test_half_a_number_is_no_error_yet():
+    for payload in (1, 150, None, ""):
+        assert Number(5, 100).preprocess(payload) == payload
+
+
+def test_the_page_is_sent_packed():
+    with httpx.stream("GET", server().url, headers={"accept-encoding": "gzip"}) as reply:
+        assert reply.headers["content-encoding"] == "gzip"
+        assert sum(map(len, reply.iter_raw())) < 200_000
 
 
 def test_a_cards_note_is_of_what_was_recorded():

@@ -108,6 +108,9 @@ def test_a_folder_that_is_not_there_and_a_device_that_is_not(capsys, tmp_path):
     assert str(tmp_path) not in json.dumps(report)
     status, report = examined(capsys, "bundled", "--device", "nonsense")
     assert status == 1 and red(report)[0]["todo"] == doctor.OTHERWISE
+    if not torch.cuda.is_available():
+        status, report = examined(capsys, "bundled", "--device", "cuda")
+        assert status == 1 and "this machine has no CUDA device" in red(report)[0]["said"]
 
 
 def test_a_preprocessor_of_another_model_is_red(capsys, folder):
@@ -314,6 +317,13 @@ def test_from_which_size_on_it_pays(small):
     assert "not sooner here, at any size up to 256" in paid(small, 0.1, 10.0)
     small.times = StageTimes()
     sizes = timing.timed(small, 0.0)
+    small.times = StageTimes()
+    for look, rate in ((FULL, 0.1), (FOCUSED, 10.0)):
+        seen = {"native": 64, "glance": 16, "held": 12}
+        way = way_of(Config(), "cells") if look == FOCUSED else ""
+        small.times.note(look, seen, {s: rate * seen[by] for s, by in STAGES[look].items()}, way)
+    said = timing.pays(small, sizes)
+    assert "not sooner here at 64 tokens" in said and "up to 256, were not timed" in said
     assert [size.tokens for size in sizes] == [64] and sizes[0].kept == 12
     assert all(sum(size.stages[FULL].values()) >= size.first[FULL] > 0 for size in sizes)
 

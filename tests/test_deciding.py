@@ -6,9 +6,10 @@ import time
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from arr_coc import balancing
-from arr_coc.config import Config
+from arr_coc.config import Config, Tensions
 from arr_coc.page import board
 from arr_coc.service import comparing, decision
 
@@ -41,6 +42,21 @@ def test_the_same_tensions_decide_the_same(compared):
     kept, was = map(set, (map(tuple, again["cells"]), map(tuple, where["cells"])))
     assert len(kept) == len(was) and len(kept & was) >= 0.98 * len(was)  # maps are rounded
     assert again["tension_source"] == "imposed"
+
+
+@pytest.mark.parametrize("glance", ["auto", "separate", "periphery"])
+def test_what_rounds_came_to_is_decided_again_under_the_same_tensions(bundled, glance):
+    """They end after few cells: of so small a budget a glance would not be kept anew."""
+    image = Image.new("RGB", (512, 512), "grey")
+    image.paste("red", (200, 200, 260, 260))
+    config = Config(share="auto", glance=glance, tensions=Tensions(0.52, 0.9, 1.0))
+    question = "What colour is the square?"
+    answer = bundled.generate(image, question, config=config, max_new_tokens=2)
+    where = decision.describe_where(answer.realization)
+    again = decision.decide_again(where, *tensions(where))
+    assert where["rounds"] and again["glance_grid"] == where["glance_grid"]
+    assert (where["glance_grid"] is None) == (glance == "separate")
+    assert len(again["cells"]) == len(where["cells"])
 
 
 def test_other_tensions_look_elsewhere_within_the_same_budget(compared):

@@ -219,8 +219,11 @@ def test_the_instruction_of_a_folder_is_for_the_model_and_not_for_the_methods(
 def test_a_malformed_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="neither questions.json"):
         vqa.Folder(tmp_path)
-    (tmp_path / "questions.jsonl").write_text('{"image": "a.png", "question": "?"}\n')
+    (tmp_path / "questions.jsonl").write_text('{"image": "a.png", "answers": "?"}\n')
     with pytest.raises(ValueError, match="record 0 of .* lacks"):
+        vqa.Folder(tmp_path)
+    (tmp_path / "questions.jsonl").write_text('{"image": null, "question": "?"}\n')
+    with pytest.raises(ValueError, match="has a NoneType as its image, expected a file's name"):
         vqa.Folder(tmp_path)
 
 
@@ -254,6 +257,15 @@ def test_the_summary_says_what_the_rows_say():
     (pair,) = report["pairs"]
     assert pair["against"] == "random" and pair["overall"]["value"] == -0.2
     assert pair["overall"]["interval"][1] <= 0
+
+
+def test_a_resample_without_a_wrong_answer_of_a_kind_is_no_surer():
+    easy = [(p, "colour", float(p > 3), 0.1 if p > 3 else 0.9) for p in range(8)]
+    rare = [(p, "count", float(p > 10), 0.9 if p > 10 else 0.1) for p in range(10, 18)]
+    report = summary.summarise(table_of({("stock", 1.0): easy + rare}), floor=0.0)
+    (stock,) = report["methods"]
+    # Of one kind each wrong answer is less sure than each right one, of the other the only one is surer.
+    assert stock["entropy_auc"]["value"] == 0.5 and stock["entropy_auc"]["interval"] == [0.5, 0.5]
 
 
 # -------------------------------------------------------------------------------- whole command

@@ -89,5 +89,18 @@ def test_any_picture_is_asked_about_as_a_person_sees_it(tiny, picture, tmp_path,
         assert own.picture.source.tobytes() == picture.tobytes()
 
 
+def test_what_cannot_be_asked_about_is_a_sentence(tiny, picture):
+    with pytest.raises(
+        ValueError, match="it is 3000 x 8 pixels, its longer side may be at most 200"
+    ):
+        tiny.generate(Image.new("RGB", (3000, 8)), "what is it?")
+    with pytest.raises(ValueError, match="the question is a NoneType, expected text"):
+        tiny.generate(picture, None)
+    with pytest.raises(ValueError, match="it stands for one, and may not stand in the question"):
+        tiny.generate(picture, "what is <|image_pad|>?")
+    with pytest.raises(ValueError, match="a list is given, expected one image"):
+        tiny.visualize_relevance([picture, picture], "what is it?")
+
+
 def test_a_plain_picture_is_not_copied(tiny, picture):
     assert tiny.prepare(picture, "what?").picture.source is picture

@@ -182,6 +182,7 @@ OWNERS = {
         "page.parts",
         "page.sense",
         "page.refusals",
+        "page.taken",
         "page.several_handlers",
         "page.you_handlers",
     },

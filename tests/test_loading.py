@@ -46,6 +46,10 @@ def test_a_base_that_is_not_qwen3_vl_is_named(another_architecture):
         ARRCOCQwen.from_pretrained(another_architecture)
 
 
+def test_the_bundled_base_has_a_name():
+    assert loading.load_base("bundled").is_bundled
+
+
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(ValueError, match="does not exist, expected a folder or a Hub id"):
         ARRCOCQwen.from_pretrained(tmp_path / "nothing")

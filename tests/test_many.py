@@ -48,6 +48,19 @@ def test_a_batch_answers_as_its_questions_do_alone(bundled, images, name):
                 assert ours.realization.glance.state is None
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("repetition_penalty", 5.0), ("no_repeat_ngram_size", 1)]
+)
+def test_what_a_checkpoint_proposes_for_generation_changes_neither(
+    bundled, images, monkeypatch, name, value
+):
+    options = {"use_arr_coc": False, "max_new_tokens": 6}
+    before = [bundled.generate(*pair, **options).text for pair in zip(images, QUESTIONS)]
+    monkeypatch.setattr(bundled.model.generation_config, name, value)
+    assert [bundled.generate(*pair, **options).text for pair in zip(images, QUESTIONS)] == before
+    assert [a.text for a in bundled.generate_batch(images, QUESTIONS, **options)] == before
+
+
 @torch.inference_mode()
 def test_glances_taken_together_are_those_taken_alone(host, images):
     asks = [host.prepare(*pair) for pair in zip(images, QUESTIONS)]

@@ -51,6 +51,16 @@ def test_accuracy_against_tokens_and_time(folder):
     assert "loses most on: count (-100 points)" in shown
 
 
+def test_fewer_questions_are_told_beside_their_accuracy(folder):
+    report = summary()
+    (other,) = (entry for entry in report["methods"] if entry["method"] == "random")
+    other["overall"]["n"] = 5
+    (folder / "scenes" / "summary.json").write_text(json.dumps(report))
+    shown = measured.tables(folder)
+    assert "where n is given, so many of them" in shown
+    assert cells(shown)[-1][2] == "50.0% [50.0, 50.0], n = 5"
+
+
 def test_a_sweep_has_a_column_for_each_size(folder):
     report = summary()
     small = [{**entry, "detail": 0.5} for entry in report["methods"]]

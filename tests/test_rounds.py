@@ -1,6 +1,7 @@
 """share="auto": as many tokens as the relevance asks for, more while the first word is unsure."""
 
 import math
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from arr_coc.config import Config
 from arr_coc.peers.clock import timed
 from arr_coc.peers.methods import EVERY
 from arr_coc.qwen import rounds
+from arr_coc.qwen.glance import GlanceState
 from arr_coc.realizing import Realizer
 
 QUESTION, TOLERANCE = "what number is on the small sign?", 1e-5
@@ -133,6 +135,31 @@ def test_an_answer_says_what_each_round_held_and_counts_every_stage(tiny, pictur
     assert all(math.isfinite(r.entropy) and r.entropy >= 0 for r in told)
     assert answer.measures.first_token_entropy == pytest.approx(told[-1].entropy, abs=1e-3)
     assert answer.measures.stages["encode"] > 0 and answer.measures.stages["prefill"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "slow", "stage"),
+    [
+        ({"share": 0.2}, (GlanceState.cache, "func"), "prefill"),
+        ({"share": "auto"}, (GlanceState.cache, "func"), "prefill"),
+        ({"share": "auto"}, (rounds, "budgets"), "relevance"),
+        ({"share": "auto"}, (rounds, "next_cells"), "relevance"),
+    ],
+)
+def test_what_is_done_before_the_first_word_is_counted(
+    tiny, picture, monkeypatch, options, slow, stage
+):
+    (owner, name), wait_s = slow, 0.3
+    whole = getattr(owner, name)
+
+    def slowly(*arguments):
+        time.sleep(wait_s)
+        return whole(*arguments)
+
+    monkeypatch.setattr(owner, name, slowly)
+    config = Config(glance="periphery", **options)
+    answer = tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
+    assert answer.measures.stages[stage] > wait_s
 
 
 def test_a_round_that_adds_no_cell_is_not_read(tiny, picture, never_sure):

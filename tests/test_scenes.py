@@ -34,6 +34,11 @@ def test_a_seed_is_a_scene():
     assert not np.array_equal(np.asarray(other.image), np.asarray(make_scene(7).image))
 
 
+def test_a_hand_of_few_things_fills_a_large_picture_of_the_small_world():
+    scene = make_scene(DEV_SEED + 26, size=(1024, 1024), hand="any")
+    assert len(scene.objects) > 10
+
+
 def test_questions_are_well_formed(many):
     for scene in many:
         for question in scene.questions:

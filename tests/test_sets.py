@@ -214,6 +214,17 @@ def test_a_plain_folder_may_have_boxes(tmp_path):
     assert [len(item.boxes) for item in found] == [1, 1, 0] and is_red(found[1])
 
 
+def test_a_question_with_a_mark_of_the_chat_template_is_no_question(tmp_path):
+    photo().save(tmp_path / "a.jpg")
+    row = {"image": "a.jpg", "answers": ["red"], "question": "What is it?"}
+    rows = [row, row | {"question": "What is <|image_pad|>?"}]
+    (tmp_path / "questions.json").write_text(json.dumps(rows))
+    with pytest.raises(ValueError, match=r"its question holds '<\|image_pad\|>'"):
+        items(Folder(tmp_path))
+    source = Folder(tmp_path, skip_bad=True)
+    assert source.about["left_out"] == {"with a mark of the chat template": 1}
+
+
 # --- coordinates ---
 
 
@@ -277,8 +288,8 @@ def test_a_corner_that_sticks_out_by_rounding_is_cut(tmp_path):
 def test_rows_without_answers_are_counted_and_a_split_of_them_is_refused(tmp_path, caplog):
     photo().save(tmp_path / "a.jpg")
     row = {"image": "a.jpg", "question": "What is it?"}
-    rows = [row | {"answers": ["x"]}, row | {"answers": []}, row | {"answers": None}]
-    (tmp_path / "questions.json").write_text(json.dumps(rows))
+    rows = [row | {"answers": ["x"]}, row | {"answers": []}, row]
+    (tmp_path / "questions.json").write_text(json.dumps(rows), encoding="utf-8-sig")
     source = Folder(tmp_path)
     assert source.about["left_out"] == {"without answers": 2} and source.about["questions"] == 1
     assert "1 questions; left out: 2 without answers" in caplog.text

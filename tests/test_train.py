@@ -21,6 +21,7 @@ from transformers import Trainer, TrainingArguments
 from arr_coc import components
 from arr_coc.attending import native_allocation
 from arr_coc.config import HALO, glance_tokens
+from arr_coc.evaluate import settings as evaluate
 from arr_coc.evaluate.vqa import Hub
 from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.model import ARRCOCQwen
@@ -530,7 +531,7 @@ def test_weights_for_an_earlier_state_of_the_base_are_trained_on_where_that_is_s
     old.combiner.log.data.add_(1)
     before = bundled.identity() | {"fingerprint": "0" * 16}
     weights.save_components(old, tmp_path / "w", base=bundled.name, **before)
-    words = ["--out", str(tmp_path / "x"), "--init", str(tmp_path / "w"), *SHORT, "--steps", "0"]
+    words = ["--out", str(tmp_path / "x"), "--init", str(tmp_path / "w"), *SHORT]
     with pytest.raises(weights.WeightsError, match="of the same size but other weights"):
         train.learner_for(train.parse(words), torch.device("cpu"))
     parts = train.learner_for(train.parse([*words, "--base-moved"]), torch.device("cpu")).parts
@@ -583,12 +584,44 @@ def test_parts_that_the_first_weights_have_not_are_refused(tmp_path, bundled, ca
         (["--renew", "adapter"], "--renew adapter needs --init"),
         (["--only", "adapter"], "--only adapter needs --init"),
         (["--shapes", "2b", "--base", "org/base"], "takes the place of --base"),
+        (["--parts", "lora"], "--parts lora corrects what is encoded beside a glance"),
+        (["--parts", "lora", "--context", "cells"], "--context glance"),
+        (["--steps", "0"], "0 is given, expected a whole number from 1 up"),
+        (["--questions", "-1"], "-1 is given, expected a whole number from 1 up"),
+        (["--eval-n", "-1"], "-1 is given, expected a whole number from 0 up"),
+        (["--minutes", "0"], "0 is given, expected a number above 0"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(words, said, capsys):
     with pytest.raises(SystemExit):
         train.parse(["--out", "x", *words])
     assert said in capsys.readouterr().err
+
+
+def test_an_earlier_run_is_not_replaced_unasked(tmp_path, caplog):
+    def settings(*words):
+        return train.parse(["--out", str(tmp_path / "w"), *words])
+
+    train.check_out(settings())
+    train.check_out(settings("--resume"))
+    assert "holds no checkpoint: the run starts anew" in caplog.text
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "model.safetensors").touch()
+    train.check_out(settings("--init", str(tmp_path / "w")))
+    with pytest.raises(ValueError, match="holds an earlier run; --resume goes on with it"):
+        train.check_out(settings())
+    (tmp_path / "w.work" / "checkpoint-1").mkdir(parents=True)
+    train.check_out(settings("--resume"))
+    with pytest.raises(ValueError, match="holds an earlier run"):
+        train.check_out(settings("--init", str(tmp_path / "w")))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_said(capsys):
+    for command in (train.parse, lambda words: evaluate.parse(words, "")):
+        with pytest.raises(SystemExit):
+            command(["--out", "x", "--device", "cuda"])
+        assert "this machine has no CUDA device" in capsys.readouterr().err
 
 
 def test_the_clock_falls_with_time_and_stops_the_run(monkeypatch):

@@ -47,7 +47,7 @@ from arr_coc.benchmark.report import (
 )
 from arr_coc.benchmark.timing import WAY, Row, measure, rows_of, run_case
 from arr_coc.clips import MAX_FRAMES
-from arr_coc.commands import run_command
+from arr_coc.commands import count, run_command
 from arr_coc.config import DTYPES
 from arr_coc.peers.clock import SLOW
 from arr_coc.peers.names import STOCK
@@ -68,13 +68,13 @@ def stock_ways(shapes: str, device: torch.device, tokens: int, dtypes: Sequence[
         host = host_of(shapes, device, dtype)
         for attention in ATTENTIONS:
             set_attention(host, attention)
-            for count in sorted({1, threads}):
-                torch.set_num_threads(count)
+            for many in sorted({1, threads}):
+                torch.set_num_threads(many)
                 stock = Case(STOCK, tokens, tokens)
                 run_case(host, stock)
                 seconds = run_case(host, stock)["time_to_first_token_s"]
                 found.append(
-                    {"dtype": dtype, "attention": attention, "threads": count, "seconds": seconds}
+                    {"dtype": dtype, "attention": attention, "threads": many, "seconds": seconds}
                 )
             torch.set_num_threads(threads)
         del host
@@ -131,14 +131,14 @@ def parser() -> argparse.ArgumentParser:
                       help="auto: bfloat16 on cuda; on cpu what is fastest for stock")  # fmt: skip
     what.add_argument("--shapes", choices=[*SHAPES, BUNDLED], default="2b",
                       help="tiny tries the command; bundled is the shipped base")  # fmt: skip
-    what.add_argument("--image-tokens", type=int, nargs="+", help="pictures, in visual tokens")
+    what.add_argument("--image-tokens", type=count, nargs="+", help="pictures, in visual tokens")
     what.add_argument("--moments", type=int, default=0, metavar="N",
                       help="time clips of N moments, two frames each, --image-tokens being of one "
                            "moment (default: pictures)")  # fmt: skip
     what.add_argument("--shares", type=float, nargs="+", default=list(SHARES),
                       help="of a picture's tokens, or a clip's")  # fmt: skip
     how = p.add_argument_group("how")
-    how.add_argument("--repetitions", type=int, default=3)
+    how.add_argument("--repetitions", type=count, default=3)
     how.add_argument("--resume", action="store_true",
                      help="go on with the rows that are missing, of a run cut off or of OUT")  # fmt: skip
     how.add_argument("--out", type=Path, help="default results/benchmark-SHAPES-DEVICE.json, "

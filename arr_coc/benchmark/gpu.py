@@ -27,7 +27,7 @@ from arr_coc.benchmark.hosts import host_of
 from arr_coc.benchmark.report import summarise
 from arr_coc.benchmark.timing import Row, run_case
 from arr_coc.check.trials import first_logits
-from arr_coc.commands import run_command
+from arr_coc.commands import check_device, run_command
 from arr_coc.config import MINIMUM_BUDGET, Config
 from arr_coc.peers.names import STOCK
 from arr_coc.qwen import encoding
@@ -148,8 +148,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--sizes", type=int, nargs="+", default=[1024, 2048, 4096])
     p.add_argument("--minutes", type=float, default=9.0, help="after which nothing new is begun")
     args = p.parse_args(arguments)
-    if args.device == "cuda" and not torch.cuda.is_available():
-        p.error("--device cuda: this machine has no CUDA device, expected one (or --device cpu)")
+    check_device(p, args.device)
     device, deadline = torch.device(args.device), time.monotonic() + 60 * args.minutes
     header = provenance.header(MODULE, provenance.typed(arguments), device)
     report: dict[str, Any] = {"what": f"Qwen3-VL {args.shapes} shapes, random weights", **header}

@@ -26,7 +26,7 @@ from arr_coc import __version__, naming, provenance
 from arr_coc.check import timing, trials
 from arr_coc.check.lines import Line, tried, without_places
 from arr_coc.check.report import Report, as_json, markdown, table
-from arr_coc.commands import add_dtype
+from arr_coc.commands import above_zero, add_dtype
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.weights import WeightsError, default_weights
@@ -86,7 +86,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--device", help="default: CUDA where there is one")
     add_dtype(p)
     p.add_argument(
-        "--seconds", type=float, default=SECONDS, help="for timing, about (default %(default)g)"
+        "--seconds",
+        type=above_zero,
+        default=SECONDS,
+        help="for timing, about (default %(default)g)",
     )
     how = p.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="the report for machines")

@@ -103,12 +103,17 @@ def pays(host: Any, sizes: list[Size]) -> str:
         if host.times.why_not(tokens, way):
             break
         sooner = side
+    unit, last = host.geometry.unit_pixels, sizes[-1]
+    if sooner is None and last.tokens < largest**2:
+        return (
+            f"looking closely is not sooner here at {last.tokens:,} tokens; larger pictures, up to "
+            f"{largest**2:,}, were not timed: give --seconds more"
+        )
     if sooner is None:
         return (
             f"looking closely is not sooner here, at any size up to {largest**2:,} tokens; "
             'Config(when="auto") then answers in full'
         )
-    unit, last = host.geometry.unit_pixels, sizes[-1]
     beyond = f", predicted beyond {last.tokens:,}" if largest**2 > last.tokens else ""
     from_all = " or fewer" if sooner == smallest else ""
     times = last.first[FULL] / last.first[FOCUSED]

@@ -17,6 +17,7 @@ seeds unless `--seed` says otherwise. Needs requirements-dev.txt. The last stdou
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -32,6 +33,7 @@ from arr_coc.evaluate.settings import N_SCENES, Settings, parse
 from arr_coc.evaluate.views import VIEWS_WORLDS, DrawnViews
 from arr_coc.evaluate.vqa import Part, SetName, set_of
 from arr_coc.evaluate.work import measure
+from arr_coc.peers.names import OURS
 
 LONGEST_RUN = timedelta(days=2)  # how long one process may wait for the others
 
@@ -45,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     source = source_of(settings)
     if rank == 0:
         open_out(settings)
+        if OURS in settings.methods and not settings.weights:
+            print(f"{OURS}: without --weights, by the fixed rules alone", file=sys.stderr)
     wait_for_all(world)
     measure(settings, source, rank, world)
     wait_for_all(world)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arr_coc import provenance
-from arr_coc.commands import add_dtype
+from arr_coc.commands import add_dtype, check_device, count, natural
 from arr_coc.evaluate.questions import PLAIN, QUESTIONS_PER_BLOCK, SCENES_QUESTIONS
 from arr_coc.evaluate.timing import CURVE
 from arr_coc.evaluate.views import GROUPS, PICTURES, VIEWS_KINDS, VIEWS_SIZE, VIEWS_WORLDS
@@ -17,7 +17,7 @@ from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
 from arr_coc.peers.names import OURS, STOCK
 from arr_coc.peers.views import ViewsMethod
 from arr_coc.peers.views_methods import VIEWS_METHODS
-from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.qwen.loading import BUNDLED, BUNDLED_BASE
 from arr_coc.scenes import large
 from arr_coc.scenes.asking import MANNERS
 from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
@@ -131,10 +131,11 @@ def parser(about: str) -> argparse.ArgumentParser:
     what.add_argument(
         "--budgets", "--share", type=float, nargs="+", help="shares of an image's visual tokens"
     )
-    what.add_argument("--base", default=str(BUNDLED_BASE), help="Hub id or folder of a Qwen3-VL")
-    what.add_argument("--weights", default="", help="Hub id or folder of ARR-COC weights")
+    what.add_argument("--base", default=BUNDLED, help="Hub id or folder (default: %(default)s)")
+    what.add_argument("--weights", default="", help="Hub id or folder of ARR-COC weights (default: "
+                      "none, the fixed rules alone)")  # fmt: skip
     data = p.add_argument_group("on which questions (default: drawn scenes)")
-    data.add_argument("--n", type=int, help="questions per kind; of a folder or data set, in all")
+    data.add_argument("--n", type=count, help="questions per kind; of a folder or data set, in all")
     data.add_argument("--kinds", nargs="+", help=f"of scenes: {', '.join(KINDS)}; "
                            f"of the large world also {', '.join(RICHER_KINDS)}; of clips "
                            f"{', '.join(VIEWS_KINDS['clips'])}; of several pictures "
@@ -146,7 +147,7 @@ def parser(about: str) -> argparse.ArgumentParser:
     data.add_argument("--world", choices=(*WORLDS, *VIEWS_WORLDS), default=WORLDS[0],
                       help="of the scenes; clips, or several pictures of which one holds the "
                            "answer")  # fmt: skip
-    data.add_argument("--groups", type=int, help="moments of a clip, two frames each (default: 8); "
+    data.add_argument("--groups", type=count, help="moments of a clip, two frames each (default: 8); "
                       "pictures asked about at once (default: 3)")  # fmt: skip
     data.add_argument("--hand", choices=(ANY, *TRAINING_HANDS, *HELD_OUT_HANDS), default=HOME,
                       help=f"who draws the scenes; {', '.join(HELD_OUT_HANDS)} were never trained on "
@@ -183,19 +184,19 @@ def parser(about: str) -> argparse.ArgumentParser:
                      help="with --resume: where OUT's rows are of other ARR-COC weights, keep those "
                           "of methods that use none of the parts that changed, and ask the others "
                           "anew")  # fmt: skip
-    how.add_argument("--batch", type=int, help="questions answered at once")
-    how.add_argument("--block", type=int, default=QUESTIONS_PER_BLOCK,
+    how.add_argument("--batch", type=count, help="questions answered at once")
+    how.add_argument("--block", type=count, default=QUESTIONS_PER_BLOCK,
                      help="questions between two checkpoints; of drawn scenes always about "
                           f"{SCENES_QUESTIONS}")  # fmt: skip
-    how.add_argument("--max-new-tokens", type=int)
-    how.add_argument("--workers", type=int, default=1, help="processes on this machine")
-    how.add_argument("--threads", type=int, default=1, help="CPU threads of each")
+    how.add_argument("--max-new-tokens", type=count)
+    how.add_argument("--workers", type=count, default=1, help="processes on this machine")
+    how.add_argument("--threads", type=count, default=1, help="CPU threads of each")
     how.add_argument("--device", help="default: CUDA where there is one")
     add_dtype(how)
     clock = p.add_argument_group("time to first token")
-    clock.add_argument("--time", type=int, default=0, help="questions to time, one at a time")
+    clock.add_argument("--time", type=natural, default=0, help="questions to time, one at a time")
     clock.add_argument("--time-budgets", type=float, nargs="+", help="default: --budgets")
-    clock.add_argument("--time-threads", type=int, default=1, help="CPU threads while timing")
+    clock.add_argument("--time-threads", type=count, default=1, help="CPU threads while timing")
     clock.add_argument("--curve", type=Path, default=CURVE, help="stage times at the 2B shapes")
     return p
 
@@ -205,6 +206,7 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     p = parser(about)
     args = p.parse_args(argv)
     _check(p, args)
+    args.base = str(BUNDLED_BASE) if args.base == BUNDLED else args.base
     sweep = bool(args.sweep)
     is_views = args.world in VIEWS_WORLDS
     budgets = tuple(args.budgets or (SWEEP_BUDGETS if sweep or is_views else BUDGETS))
@@ -253,11 +255,16 @@ def _is_too_large(method: ViewsMethod, share: float, groups: int) -> bool:
     return method.keeps_a_moment and share * groups < 1
 
 
+def _asked_about(args: argparse.Namespace) -> str:
+    return "single pictures" if args.folder or args.dataset else f"the world {args.world}"
+
+
 def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """End the command with an error where arguments do not go together."""
+    check_device(p, args.device)
     known = methods_of(args.world)
     if wrong := [m for m in args.methods or () if m not in known]:
-        p.error(f"--methods {' '.join(wrong)}: not of the world {args.world}")
+        p.error(f"--methods {' '.join(wrong)}: not of {_asked_about(args)}")
     if wrong := [m for m in args.methods or () if not _is_of(known[m](), args.world)]:
         p.error(f"--methods {' '.join(wrong)}: of clips, not of pictures")
     is_views = args.world in VIEWS_WORLDS
@@ -265,7 +272,7 @@ def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         p.error(f"--sweep, --time, --control and --detail are not for --world {args.world}")
     if args.groups is not None and not is_views:
         p.error("--groups is of --world clips and pictures")
-    args.size = args.size or (VIEWS_SIZE if is_views else SCENE_SIZE)
+    sized, args.size = args.size, args.size or (VIEWS_SIZE if is_views else SCENE_SIZE)
     partial = [name for name in args.methods or () if known[name]().needs_weights]
     if partial and not args.weights:
         p.error(f"{', '.join(partial)}: without --weights there is no trained part to take out")
@@ -277,8 +284,13 @@ def _check(p: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if args.sweep and (args.sweep[0] != "detail" or len(args.sweep) < 3):
         p.error("--sweep takes the word detail and at least two scales")
     others = args.easy_vqa or args.folder or args.dataset
-    if others and (args.world, args.hand, args.manner) != (WORLDS[0], HOME, PLAIN):
-        p.error("--world, --hand and --manner are of drawn scenes")
+    of_scenes = [flag for flag, own, usual in (
+        ("--world", args.world, WORLDS[0]), ("--hand", args.hand, HOME),
+        ("--manner", args.manner, PLAIN), ("--kinds", args.kinds, None), ("--size", sized, None),
+        ("--detail", args.detail, 1.0), ("--sweep", args.sweep, None),
+    ) if own != usual]  # fmt: skip
+    if others and of_scenes:
+        p.error(f"{', '.join(of_scenes)}: only of drawn scenes")
     said = args.manner != PLAIN or args.instruction is not None
     if said and (is_views or args.easy_vqa):
         p.error(

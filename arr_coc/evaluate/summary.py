@@ -286,7 +286,7 @@ class DetailSummary:
                 n_wrong += len(wrong_ones)
         if not by_kind:
             return None
-        auc = estimate(np.nanmean(by_kind, 0))
+        auc = estimate(over_kinds(np.stack(by_kind, 1), range(len(by_kind))))
         return auc | {"wrong": n_wrong, "kinds": len(by_kind)}
 
     def _overall(self, means: np.ndarray, answered: np.ndarray) -> dict[str, Any] | None:

@@ -49,8 +49,9 @@ class Cards:
         example = self.example_of(chosen)
         if example is None:
             return dict(drawn or ()).get(question)
-        known = question == example.question and self.is_recorded(example)
-        return example.answer if known else None
+        of_picture = (own for own in self.examples if own.path == example.path)
+        known = (o.answer for o in of_picture if o.question == question and self.is_recorded(o))
+        return next(known, None)
 
     def is_recorded(self, example: frame.Example) -> bool:
         """Whether this base's comparison of it is at hand."""

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
+from arr_coc.config import ADAPTIVE, TOPK
 from arr_coc.page import board, frame, picking, results, share
 from arr_coc.page.asking import asking
 from arr_coc.page.board import Board, Shown
@@ -212,12 +213,13 @@ class LocalHandlers(Tuning):
         known = type(number) is int and 0 <= number < len(drawn or ())
         return drawn[number][0] if known else UNCHANGED
 
-    def on_more(self, shown: Shown | None) -> tuple[int, str]:
-        """Twice the share that the comparison shown kept, and no tier that would override it."""
+    def on_more(self, shown: Shown | None, allocator: Any) -> tuple[int, str, Any]:
+        """Twice the share that the comparison shown kept, and no tier or allocator that spends less."""
+        allocator = TOPK if allocator == ADAPTIVE else allocator
         if not shown:
-            return PERCENT, BY_SHARE
+            return PERCENT, BY_SHARE, allocator
         kept, total = (shown["result"][name] for name in ("tokens_kept", "tokens_total"))
-        return min(100, max(LEAST, math.ceil(100 * MORE * kept / total))), BY_SHARE
+        return min(100, max(LEAST, math.ceil(100 * MORE * kept / total))), BY_SHARE, allocator
 
     def on_save(self, shown: Shown | None, event: gr.EventData) -> Any:
         """The comparison as a file for the browser to save, `name|data: URL`; or why not, a sentence."""

@@ -181,7 +181,9 @@ def _lead(summary: dict[str, Any], sweep: bool) -> str:
     n = sum(kind["n"] for kind in counted)
     kinds = len({kind["kind"] for kind in counted})
     what = "Right answers by the size of the detail" if sweep else "Right answers by visual tokens"
-    return f"{what}: {_what(summary)}, {n:,} questions of {kinds} kinds."
+    asked = [e["overall"]["n"] for e in summary["methods"] if e.get("overall")]
+    fewer = "; where n is given, so many of them" if not sweep and min(asked, default=n) < n else ""
+    return f"{what}: {_what(summary)}, {n:,} questions of {kinds} kinds{fewer}."
 
 
 def _what(summary: dict[str, Any]) -> str:
@@ -201,15 +203,15 @@ def _table(summary: dict[str, Any]) -> str:
     entries = {(e["method"], e["budget"]): e for e in summary["methods"]}
     budgets = sorted({budget for method, budget in entries if method != STOCK})
     times = {(e["method"], e["budget"]): e["p50_s"] for e in summary.get("time") or []}
-    usual = usual_budget(entries)
+    usual, most = usual_budget(entries), _most(summary)
     head = ["Method", *(f"{budget:.0%} of the tokens" for budget in budgets)]
     head += ["All tokens"] if any(method == STOCK for method, _ in entries) else []
     head += [f"First word, at {usual:.0%}" if usual else "First word"] if times else []
     rows = []
     for method in _methods(summary):
-        cells = [_accuracy(entries.get((method, budget))) for budget in budgets]
+        cells = [_accuracy(entries.get((method, budget)), most) for budget in budgets]
         if "All tokens" in head:
-            cells.append(_accuracy(entries.get((method, 1.0)) if method == STOCK else None))
+            cells.append(_accuracy(entries.get((method, 1.0)) if method == STOCK else None, most))
         if times:
             spent = times.get((method, 1.0 if method == STOCK else usual))
             cells.append("" if spent is None else seconds(spent))
@@ -226,7 +228,7 @@ def _sweep(summary: dict[str, Any], details: list[float]) -> str:
     rows = [
         (
             method if method == STOCK else f"{method}, {budget:.0%}",
-            [_accuracy(entries.get((method, budget, detail))) for detail in details],
+            [_accuracy(entries.get((method, budget, detail)), 0) for detail in details],
         )
         for method, budget in pairs
     ]
@@ -252,12 +254,19 @@ def _titled(name: str) -> str:
     return f' title="{escaped(words)}"' * bool(words)
 
 
-def _accuracy(entry: dict[str, Any] | None) -> str:
+def _most(summary: dict[str, Any]) -> int:
+    """Questions that those methods were asked that were asked most."""
+    return max((e["overall"]["n"] for e in summary["methods"] if e.get("overall")), default=0)
+
+
+def _accuracy(entry: dict[str, Any] | None, most: int) -> str:
+    """The share of right answers, and of how many questions where it is fewer than `most`."""
     overall = entry and entry.get("overall")
     if not overall:
         return ""
     low, high = overall["interval"]
-    return f"{overall['value']:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
+    n = f", n = {overall['n']:,}" if overall["n"] < most else ""
+    return f"{overall['value']:.1%} [{100 * low:.1f}, {100 * high:.1f}]{n}"
 
 
 def _failures(summary: dict[str, Any]) -> str:

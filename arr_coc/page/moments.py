@@ -10,7 +10,7 @@ from PIL import Image
 
 from arr_coc.page import warping
 from arr_coc.page.frame import data_url, escaped, source
-from arr_coc.page.results import message
+from arr_coc.page.results import SAME, message
 from arr_coc.service.looks import LookResult
 from arr_coc.service.several import Moment, SeveralResult
 
@@ -46,7 +46,8 @@ def shown(
     if result["fewer"]:
         rows += _row("Fewer frames", result["fewer"])
     notice = message(result["notice"]) if result["notice"] else ""
-    if result["ratio"] and result["ratio"] < 1:
+    # One run of a visitor's is no verdict.
+    if recorded and result["ratio"] and result["ratio"] < 1 - SAME:
         notice += message(SLOWER)
     notice += f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
     right = f" <small>Right is “{escaped(answer)}”.</small>" if answer else ""

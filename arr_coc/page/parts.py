@@ -8,16 +8,15 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
-from gradio.utils import get_upload_folder
 
 from arr_coc.config import AUTO, NEW_TOKENS, NO_REVISION, QUESTION_TIER, TENSION_ENDS, TIERS, Config
 from arr_coc.page import budgets, drawn, frame, picking, results, stamps, viewer, why
 from arr_coc.page.changes import Fresh
 from arr_coc.page.refusals import spoken
+from arr_coc.page.taken import Number, Picture
 from arr_coc.page.visit import BY_SHARE, PERCENT
 from arr_coc.service import intake, token_grid
 from arr_coc.service.recordings import Recording
-from arr_coc.service.uploads import source_of
 
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
@@ -72,19 +71,6 @@ NOT_LOOKED_JS = stamps.refused("others", results.message(results.QUEUE_FULL), ""
 OVER_JS = f"(shown) => [{NOT_STARTED} ? {json.dumps(_IDLE)} : shown, window.arrState.over()]"
 
 
-class Picture(gr.Image):
-    """`gr.Image` that hands on the file unopened: `intake` opens it, and says what is wrong."""
-
-    is_template = True  # the browser draws a plain Image
-
-    def preprocess(self, payload: Any) -> str | intake.IntakeError | None:
-        """The `data:` URL or the path of the file given, None, or why it is refused."""
-        try:
-            return None if payload is None else source_of(payload, get_upload_folder())
-        except intake.IntakeError as error:  # a handler says it where the visitor looks
-            return error
-
-
 @dataclass(frozen=True)
 class Parts:
     """Every component that is wired, by name. `Visit` and `changes` speak of them by these names."""
@@ -129,12 +115,12 @@ class Parts:
     tables: gr.HTML
     links: gr.HTML
     advanced: gr.Accordion
-    percent: gr.Slider
+    percent: Number
     tier: gr.Dropdown
     allocator: gr.Dropdown
     glance: gr.Radio
     prune: gr.Radio
-    new_tokens: gr.Slider
+    new_tokens: Number
     revision: gr.Dropdown
     native_tokens: gr.Dropdown
     cut_cost: gr.HTML
@@ -187,7 +173,7 @@ def picture_side(look: str, example: Path | None, at: Sequence[Recording]) -> di
     """The left of the desk: the picture, budgets recorded `at`, one's own, new ones, a sign to write on."""
     parts = {"look": show(look, js_on_load=viewer.SCRIPT, elem_id="arr-look")}
     label = "Budget (% of tokens)"
-    parts["percent"] = gr.Slider(
+    parts["percent"] = Number(
         5, 100, PERCENT, step=1, label=label, buttons=[], elem_id="arr-budget"
     )
     show(budgets.section(at), js_on_load=budgets.SCRIPT, elem_id="arr-budgets")
@@ -212,7 +198,7 @@ def picture_side(look: str, example: Path | None, at: Sequence[Recording]) -> di
     # Hidden until a model that reads is there.
     with gr.Row(visible=False, elem_id="arr-sign") as parts["sign"]:
         parts["writing"] = gr.Textbox(
-            placeholder="Your word or number",
+            placeholder="A word or number for a sign",
             label="Write on a sign",
             show_label=False,
             container=False,
@@ -302,7 +288,7 @@ def settings() -> dict[str, Component]:
                 label="When places are dropped (vision encoder)",
             )
         with gr.Row():
-            parts["new_tokens"] = gr.Slider(
+            parts["new_tokens"] = Number(
                 1, 128, NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
             )
             parts["revision"] = gr.Dropdown(
@@ -347,4 +333,5 @@ def theme() -> gr.themes.Base:
     shades = {"button_primary_background_fill": "*primary_700"}
     shades["button_primary_background_fill_hover"] = "*primary_800"
     dark = {f"{name}_dark": shade for name, shade in shades.items()}
-    return base.set(body_text_color_subdued="*neutral_500", **shades, **dark)
+    quiet = {"body_text_color_subdued": "*neutral_500", "input_placeholder_color": "*neutral_600"}
+    return base.set(input_placeholder_color_dark="*neutral_300", **quiet, **shades, **dark)

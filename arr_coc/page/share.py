@@ -164,9 +164,9 @@ def page_file(shown: Shown) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{TITLE}: {question}</title><style>{CSS}{PLAIN_CSS}</style></head>"
-        f'<body><main class="gradio-container"><h1>{question}</h1>'
+        f'<body><main class="gradio-container"><div id="arr-page"><h1>{question}</h1>'
         f"<p>{LINE}</p>{pieces.look}{pieces.answers}{pieces.strip}{pieces.saw}{pieces.why}"
-        f"{pieces.cost}</main>{scripts}</body></html>"
+        f"{pieces.cost}</div></main>{scripts}</body></html>"
     )
 
 

@@ -221,7 +221,7 @@ function arrViewer(root, trigger) {
     if (known) ready(known);
     else {
       const image = new Image();
-      image.onload = () => ready(image);
+      image.onload = () => box.isConnected && ready(image);
       image.src = shown.src;
     }
   }

@@ -96,10 +96,15 @@ def score(contest: Contest) -> str:
     if yours is None and its is None:
         return f"Neither the {tokens} you spent nor its own {len(contest['own']['places'])} were enough."
     if yours is None:
-        return f"Your {tokens} were not enough; the model needed {its}."
+        return f"Your {tokens} {_were(tokens)} not enough; the model needed {its}."
     if its is None:
-        return f"You needed {yours}; its own {len(contest['own']['places'])} were not enough."
+        owned = len(contest["own"]["places"])
+        return f"You needed {yours}; its own {owned} {_were(owned)} not enough."
     return f"You both needed {yours}." if yours == its else f"You needed {yours}, it needed {its}."
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def boast(question: str, contest: Contest) -> str:

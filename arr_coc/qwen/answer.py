@@ -29,6 +29,9 @@ from arr_coc.qwen.rounds import Timed, spend
 from arr_coc.realizing import Realization, stage
 from arr_coc.temporal import Moments, check_config
 
+# As `answer_batch` decodes, whatever the checkpoint proposes.
+GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+GREEDY |= {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
 # Between two looks at whether somebody who waits for the model has left; how long a worker's end is waited
@@ -178,7 +181,10 @@ class Run:
         places = [own.places for own in tokens]
         if kept:
             places = [torch.cat([kept.state.tokens.places, *places])]
-        cache = kept.state.cache if kept else host.new_cache()
+        with timed(
+            "prefill"
+        ):  # the layers that a glance which stays was not read by when it said where
+            cache = kept.state.cache if kept else host.new_cache()
         return self._generate(ask, places, cache, joined(tokens))
 
     def _decide_when(self, ask: Ask | Views) -> None:
@@ -230,10 +236,7 @@ class Run:
             logits_processor=LogitsProcessorList([unsure]),
             stopping_criteria=StoppingCriteriaList([stop]),
             max_new_tokens=self.max_new_tokens,
-            do_sample=False,
-            temperature=None,
-            top_p=None,
-            top_k=None,
+            **GREEDY,
         )
         host.synchronize()
         end = time.perf_counter()

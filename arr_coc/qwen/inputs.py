@@ -17,7 +17,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 
 from arr_coc.clips import Clip
 from arr_coc.config import MAX_CLIP_PIXELS, MAX_PICTURES, MAX_PIXELS
-from arr_coc.pictures import plain
+from arr_coc.pictures import plain, too_long
 from arr_coc.qwen.patching import Geometry, Patcher
 from arr_coc.qwen.prompts import Chat, Prompt
 
@@ -274,6 +274,8 @@ class Inputs:
 
         `at_most` are the pixels that it may take; None is the host's own limit.
         """
+        if wrong := too_long(size):
+            raise ValueError(f"the picture cannot be asked about: {wrong}")
         limits, unit = self.image_processor.size, self.geometry.unit_pixels
         height, width = smart_resize(
             size[1],

@@ -19,6 +19,7 @@ from arr_coc import naming
 from arr_coc.config import DTYPES, QWEN, one_of
 from arr_coc.qwen import checks, fetching
 
+BUNDLED = "bundled"
 BUNDLED_BASE = Path(__file__).parent.parent / "bundled" / "base"
 MODEL_TYPE = "qwen3_vl"
 GPU_FILE = Path("/dev/nvidia0")
@@ -70,15 +71,15 @@ def load_base(
     """Load model, tokenizer and image processor of a Qwen3-VL checkpoint.
 
     Args:
-        base: Hub id or folder; None takes `default_base`.
+        base: Hub id, folder, or "bundled"; None takes `default_base`.
         device: None takes CUDA where there is one.
         dtype: one of `config.DTYPES`; None takes `default_dtype`.
         on_progress: told how far a download is.
 
     Raises:
-        ValueError: for another dtype, a missing folder, an id the Hub does not give, another
-            architecture, weights that are damaged, not complete or not safetensors, or a tokenizer, chat
-            template or preprocessor that is not there.
+        ValueError: for another dtype, a device that is not there, a missing folder, an id the Hub does not
+            give, another architecture, weights that are damaged, not complete or not safetensors, or a
+            tokenizer, chat template or preprocessor that is not there.
     """
     from transformers import (
         AutoTokenizer,
@@ -87,8 +88,13 @@ def load_base(
     )
 
     base = str(base or default_base())
+    base = str(BUNDLED_BASE) if base == BUNDLED else base
     check_base(base)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device is {device}, but this machine has no CUDA device: 'cpu' is allowed"
+        )
     if dtype is None or isinstance(dtype, str):
         dtype = default_dtype(device, dtype)
     options: dict[str, Any] = {"dtype": dtype}

@@ -206,6 +206,8 @@ class ARRCOCQwen(QwenHost):
         """Pictures of one decision, without answering: overlay, kept cells and the maps, by name."""
         from arr_coc.homunculus import realization_pictures  # loads matplotlib
 
+        if not isinstance(image, Image.Image):
+            raise ValueError(f"a {type(image).__name__} is given, expected one image")
         realization = self.realize(image, question, config or Config())
         return realization_pictures(plain(image), realization, self.geometry.unit_pixels)
 
@@ -217,5 +219,7 @@ class ARRCOCQwen(QwenHost):
 
 
 def _check_question(question: str) -> None:
+    if not isinstance(question, str):
+        raise ValueError(f"the question is a {type(question).__name__}, expected text")
     if not question.strip():
         raise ValueError("the question is empty, expected at least one word")

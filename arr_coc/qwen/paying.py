@@ -123,7 +123,7 @@ def _at(seen: Iterable[Seen], tokens: float) -> float:
     Beyond them seconds grow with the tokens: at least so much for an encoder, whose attention grows faster.
     """
     by_size: dict[float, list[float]] = {}
-    for size, seconds in seen:
+    for size, seconds in list(seen):  # which another thread may add to
         by_size.setdefault(size, []).append(seconds)
     sizes = sorted(by_size)
     medians = [float(np.median(by_size[size])) for size in sizes]

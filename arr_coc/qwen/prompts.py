@@ -161,7 +161,8 @@ class Chat:
         parts = text.split(pad)
         if len(parts) != count + 1:
             raise ValueError(
-                f"the prompt holds {pad!r} {len(parts) - 1} times, expected {count}: once for each"
+                f"the prompt holds {pad!r} {len(parts) - 1} times, expected {count}, once for each "
+                "picture: it stands for one, and may not stand in the question"
             )
         return parts
 

@@ -55,17 +55,21 @@ def spend(host: QwenHost, ask: Ask, realization: Realization, timed: Timed) -> S
         host: that answers.
         ask: picture and prompt.
         realization: decided for the most that may be spent; its glance with its state.
-        timed: counts a block's seconds as a stage, "encode" or "prefill".
+        timed: counts a block's seconds as a stage, "relevance", "encode" or "prefill".
 
     Raises:
         ValueError: where the cells are not native ones, or nothing was decided (a fallback).
     """
     glance, bound = realization.kept_glance, unsure_above(host, realization)
     held = [glance.state.tokens] if glance else []
-    cache = glance.state.cache if glance else host.new_cache()
+    with timed("prefill"):
+        cache = glance.state.cache if glance else host.new_cache()
     kept, rounds, read = realization.allocation.native_index()[:0], [], []
-    for budget in budgets(realization):
-        more = next_cells(realization, kept, budget)
+    with timed("relevance"):
+        planned = budgets(realization)
+    for budget in planned:
+        with timed("relevance"):
+            more = next_cells(realization, kept, budget)
         if rounds:
             if not len(more):  # an allocator may spend less than it is allowed
                 continue

@@ -168,7 +168,8 @@ def _cast(
     others = rng.integers(max(1, round(2 * area)), max(2, round(6 * area)) + 1)
     if "cheapest" in wanted or "beside" in wanted:
         others = max(others, 3)
-    cast += [(names.pop(), rng.uniform(60, 168)) for _ in range(others)]
+    # A hand of few things has not that many left for the largest pictures.
+    cast += [(names.pop(), rng.uniform(60, 168)) for _ in range(min(others, len(names)))]
     limit = 0.5 * min(size)
     cast = [(str(name), min(side, limit)) for name, side in cast]
     return counted, sorted(cast, key=lambda item: -item[1])

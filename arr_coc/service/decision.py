@@ -12,6 +12,7 @@ class Where(TypedDict):
 
     `cells` are rows of level, row, column; `cell_budgets` their nominal budgets in [64, 400].
     `prune` says whether places went before the encoder or after it; recordings of before may lack it.
+    `glance` is the setting, after rounds what became of it: with what they spent, it would be decided anew.
     `look_grid` is the glance's, `glance_grid` the same where its tokens were kept.
     `own_tensions` are those that the question chose, also where others were imposed; `scalars` the
     numbers of `balancing.combine`. `rounds`, of share "auto", are tokens held after each, and the nats by
@@ -62,7 +63,7 @@ def describe_where(realization: Any) -> Where:
         participatory_source=realization.participatory_source,
         cells=allocation.cells.tolist(),
         cell_budgets=[round(budget, 1) for budget in allocation.budgets.tolist()],
-        glance=realization.config.glance,
+        glance=_settled(realization) if rounds else realization.config.glance,
         prune=realization.config.prune,
         look_grid=None if glance is None else list(glance.attention.shape[-2:]),
         glance_grid=None if kept is None else list(kept.attention.shape[-2:]),
@@ -147,6 +148,13 @@ def realization_of(where: Where):
         scalars=Scalars(*where["scalars"]),
         policy_tensions=(Tensions(*where["own_tensions"]), where["own_source"]),
     )
+
+
+def _settled(realization: Any) -> str:
+    """The setting under which the glance stays, or does not, as it did."""
+    if realization.kept_glance:
+        return "periphery"
+    return "separate" if realization.glance else "off"
 
 
 def _rounded(tensions: Any) -> list[float]:

@@ -29,6 +29,10 @@ _ENGLISH = frozenset(
 )
 
 
+# What a chat template marks turns and pictures with: within a question the model would take it for those.
+_MARK = re.compile(r"<\|\w+\|>")
+
+
 class BadRow(ValueError):
     """A row that cannot be asked. `reason` is what many such rows have in common, for counting."""
 
@@ -56,6 +60,14 @@ class Asked:
     frame: tuple[float, float] | None = None
     kind: str = "all"
     page: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises BadRow for a question that holds a mark of the chat template."""
+        if mark := _MARK.search(self.question):
+            raise BadRow(
+                "with a mark of the chat template",
+                f"its question holds {mark[0]!r}, which is the chat template's",
+            )
 
 
 def pixel_boxes(asked: Asked, size: tuple[int, int]) -> tuple[Box, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from PIL import Image
 
-from arr_coc.pictures import as_read, found_in, why_unreadable
+from arr_coc.pictures import as_read, found_in, too_long, why_unreadable
 from arr_coc.sets.asked import BadRow
 from arr_coc.sets.readers import READERS, Reader, reader_for
 
@@ -77,9 +77,14 @@ def open_picture(stored: Any, roots: Sequence[Path] = ()) -> Image.Image:
         raise BadRow("without a picture", "it has no picture")
     try:
         decoded = isinstance(stored, Image.Image)
-        return as_read(stored if decoded else Image.open(_file(stored, roots)))
+        picture = as_read(stored if decoded else Image.open(_file(stored, roots)))
     except Exception as error:  # a decoder raises anything on a damaged file
         raise _unreadable(error) from error
+    if wrong := too_long(picture.size):
+        raise BadRow(
+            "with a picture that is too long", f"its picture cannot be asked about: {wrong}"
+        )
+    return picture
 
 
 def _file(stored: Any, roots: Sequence[Path]) -> Path | io.BytesIO:
@@ -182,9 +187,14 @@ def _check_plain(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             raise ValueError(f"record {number} of {folder} is {row!r}, expected an object")
-        answers = {"answers"} if "answer" not in row else set()
-        if missing := ({"image", "question"} | answers) - set(row):
+        # One without answers is counted where it is asked.
+        if missing := {"image", "question"} - set(row):
             raise ValueError(f"record {number} of {folder} lacks {sorted(missing)}")
+        if not isinstance(row["image"], str):
+            given = type(row["image"]).__name__
+            raise ValueError(
+                f"record {number} of {folder} has a {given} as its image, expected a file's name"
+            )
 
 
 def _visual_cot_file(row: dict[str, Any], roots: Sequence[Path]) -> str:
@@ -216,14 +226,14 @@ def _listed(folder: Path) -> list[dict[str, Any]]:
 
 def _whole(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from error
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
         if line.strip():
             try:
                 rows.append(json.loads(line))

@@ -23,7 +23,7 @@ from torch.utils.data import Dataset
 from transformers import TrainingArguments
 
 from arr_coc import provenance
-from arr_coc.commands import run_command
+from arr_coc.commands import above_zero, count, natural, run_command
 from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
@@ -208,27 +208,27 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--base-moved", action="store_true", help=BASE_MOVED)
     p.add_argument(
         "--hops",
-        type=int,
+        type=natural,
         help="things found before the one asked for, new ones added to an "
         f"--init without (default: as it has; {HOPS} of a new scan)",
     )
     p.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")
     p.add_argument("--hand", default=ANY, help="who draws (default %(default)s)")
     p.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
-    p.add_argument("--questions", type=int, default=32, help="of a scene (default %(default)s)")
-    p.add_argument("--batch", type=int, default=4, help="scenes of each process and step")
+    p.add_argument("--questions", type=count, default=32, help="of a scene (default %(default)s)")
+    p.add_argument("--batch", type=count, default=4, help="scenes of each process and step")
     p.add_argument("--lr", type=float, default=2e-3, help="default %(default)s")
     p.add_argument(
-        "--steps", type=int, default=40_000, help="at most (default %(default)s); 0: measure alone"
+        "--steps", type=natural, default=40_000, help="at most (default %(default)s); 0: none"
     )
-    p.add_argument("--minutes", type=float, help="stop then, the learning rate falling in time")
-    p.add_argument("--threads", type=int, default=1, help="CPU threads of each process")
-    p.add_argument("--workers", type=int, default=1, help="processes that draw, of each process")
+    p.add_argument("--minutes", type=above_zero, help="stop then, the rate falling in time")
+    p.add_argument("--threads", type=count, default=1, help="CPU threads of each process")
+    p.add_argument("--workers", type=natural, default=1, help="processes that draw, of each")
     p.add_argument("--device", choices=("cpu", "cuda"), default=None, help="default: cuda if there")
     p.add_argument("--bf16", action="store_true", help="convolve in bfloat16")
-    p.add_argument("--save-every", type=int, default=500, help="steps between checkpoints")
+    p.add_argument("--save-every", type=count, default=500, help="steps between checkpoints")
     p.add_argument(
-        "--eval-n", type=int, default=12, help="questions a kind to measure with; 0: none"
+        "--eval-n", type=natural, default=12, help="questions a kind to measure with; 0: none"
     )
     p.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     p.add_argument("--out", type=Path, required=True, help="folder for the weights")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arr_coc import provenance
-from arr_coc.commands import add_dtype
+from arr_coc.commands import above_zero, add_dtype, check_device, count, natural
 from arr_coc.components import CLIP_PARTS, PARTS
 from arr_coc.qwen.shapes import SHAPES
 from arr_coc.qwen.weights import CONFIG
@@ -148,9 +148,9 @@ def _add_data(data: argparse._ArgumentGroup) -> None:
                       "it answers (default: %(default)s)")  # fmt: skip
     data.add_argument("--people", type=Path, metavar="FILE",
                       help="lines that say of which maps people found that they make sense")  # fmt: skip
-    data.add_argument("--n", type=int, help="questions of a set, rows of a stream (default: all)")
+    data.add_argument("--n", type=count, help="questions of a set, rows of a stream (default: all)")
     data.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
-    data.add_argument("--questions", type=int, default=8, help="per scene")
+    data.add_argument("--questions", type=count, default=8, help="per scene")
     data.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="of the scenes")
     data.add_argument("--hand", choices=(ANY, *TRAINING_HANDS), default=HOME,
                       help="who draws the scenes (default: %(default)s)")  # fmt: skip
@@ -159,9 +159,11 @@ def _add_data(data: argparse._ArgumentGroup) -> None:
 
 
 def _add_run(run: argparse._ArgumentGroup) -> None:
-    run.add_argument("--steps", type=int, default=1500, help="optimizer steps")
-    run.add_argument("--minutes", type=float, help="stop then, the learning rate falling in time")
-    run.add_argument("--batch", type=int, default=4, help="pictures per process and step")
+    run.add_argument("--steps", type=count, default=1500, help="optimizer steps")
+    run.add_argument(
+        "--minutes", type=above_zero, help="stop then, the learning rate falling in time"
+    )
+    run.add_argument("--batch", type=count, default=4, help="pictures per process and step")
     run.add_argument("--budgets", type=float, nargs="+", metavar="SHARE", default=SHARES,
                      help="shares of an image's tokens that questions are given, drawn evenly "
                      f"(default: {' '.join(map(str, SHARES))})")  # fmt: skip
@@ -169,7 +171,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
                      help="learn where to look from boxes and words alone: the base is asked nothing, "
                      "which is many times faster; adapter and lora stay as they are, or with --only "
                      "learn from the full encoder's tokens")  # fmt: skip
-    run.add_argument("--accumulate", type=int, default=1)
+    run.add_argument("--accumulate", type=count, default=1)
     run.add_argument("--chunk", type=int, default=ROWS, metavar="QUESTIONS",
                      help="that go through the base and back together; fewer take less memory "
                      "(default: %(default)s)")  # fmt: skip
@@ -179,13 +181,13 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--bf16", action="store_true", help="base and arithmetic in bfloat16")
     add_dtype(run)
-    run.add_argument("--device", help="default: CUDA where there is one")
-    run.add_argument("--threads", type=int, default=1, help="CPU threads of each process")
-    run.add_argument("--workers", type=int, default=0, help="processes that draw, per process")
-    run.add_argument("--save-every", type=int, default=200, help="steps between checkpoints")
-    run.add_argument("--log-every", type=int, default=20)
+    run.add_argument("--device", choices=("cpu", "cuda"), help="default: CUDA where there is one")
+    run.add_argument("--threads", type=count, default=1, help="CPU threads of each process")
+    run.add_argument("--workers", type=natural, default=0, help="processes that draw, per process")
+    run.add_argument("--save-every", type=count, default=200, help="steps between checkpoints")
+    run.add_argument("--log-every", type=count, default=20)
     run.add_argument("--report-to", nargs="+", choices=REPORTS, default=["none"])
-    run.add_argument("--eval-n", type=int, default=0,
+    run.add_argument("--eval-n", type=natural, default=0,
                      help="questions to answer at the end: of the held-out part of what was trained "
                      "on; of scenes, per kind, on development seeds")  # fmt: skip
     run.add_argument("--keep-best", action="store_true",
@@ -198,6 +200,7 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
     """The settings of the arguments, which are checked against each other and against `--init`."""
     p = parser()
     args = p.parse_args(argv)
+    check_device(p, args.device)
     if wrong := of_the_data(args):
         p.error(wrong)
     if args.shapes and args.base:
@@ -223,8 +226,21 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
         p.error(f"--dtype {args.dtype} with --bf16, which is --dtype bfloat16 and more")
     if wrong := [share for share in args.budgets if not 0 < share < 1]:
         p.error(f"--budgets {wrong[0]:g}, expected shares above 0 and below 1")
+    if CONTEXT_PART in (args.parts or ()) and _context(args) != "glance":
+        p.error(
+            f"--parts {CONTEXT_PART} corrects what is encoded beside a glance: --context glance"
+        )
     given = vars(args) | {"parts": args.parts or default_parts(args.init, args.context)}
     return Settings(**given, command=provenance.command(MODULE, provenance.typed(argv)))
+
+
+def _context(args: argparse.Namespace) -> str:
+    """The context that is named, or else the one that the weights of `--init` were made for."""
+    try:
+        made_for = json.loads((args.init / CONFIG).read_text())["context"] if args.init else None
+    except (OSError, ValueError, KeyError):  # loading says what is wrong with the folder
+        made_for = None
+    return args.context or made_for or TRAINABLE_CONTEXTS[0]
 
 
 def default_parts(init: Path | None, context: str | None) -> list[str]:
