@@ -73,6 +73,9 @@ body { margin: 0 auto; max-width: 960px; padding: 20px; background: #f7f7f5;
   color: var(--body-text-color); font: 15px/1.5 system-ui, sans-serif; }
 .gradio-container .arr-viewer { max-width: 560px; margin: 14px 0; }
 """
+LINKED = (
+    "Link and embed carry the card, the question and the budget, and nothing set under Advanced."
+)
 
 
 def query(card: int | None, question: str, percent: int) -> str:
@@ -112,7 +115,7 @@ def section(card: int | None, question: str, percent: int, on_space: bool) -> st
             "",
         )
         + _snippet("cite", "Cite", "", escaped(CITATION))
-        + f'{own}{duplicate}<p class="arr-said" role="status"></p></section>'
+        + f'{own}<p>{LINKED}</p>{duplicate}<p class="arr-said" role="status"></p></section>'
     )
 
 

@@ -181,9 +181,8 @@ class Run:
         places = [own.places for own in tokens]
         if kept:
             places = [torch.cat([kept.state.tokens.places, *places])]
-        with timed(
-            "prefill"
-        ):  # the layers that a glance which stays was not read by when it said where
+        # The layers by which a glance that stays was not read yet when it said where.
+        with timed("prefill"):
             cache = kept.state.cache if kept else host.new_cache()
         return self._generate(ask, places, cache, joined(tokens))
 
