@@ -322,9 +322,9 @@ def straight(tmp_path_factory):
     return out
 
 
-def same_weights(one, two, atol: float) -> bool:
+def same_weights(one, two, atol: float, rtol: float = 1e-5) -> bool:
     a, b = (load_file(out / weights.WEIGHTS) for out in (one, two))
-    return set(a) == set(b) and all(torch.allclose(a[key], b[key], atol=atol) for key in a)
+    return set(a) == set(b) and all(torch.allclose(a[k], b[k], rtol=rtol, atol=atol) for k in a)
 
 
 def test_the_command_writes_weights_that_load_and_says_what_went_in(straight):
@@ -680,7 +680,8 @@ def test_two_processes_give_the_losses_and_weights_of_one(straight, tmp_path):
     two = tmp_path / "two"
     assert json.loads((two / weights.TRAINING).read_text())["runs"][0]["processes"] == 2
     assert losses(two) == pytest.approx(losses(straight), abs=1e-3)
-    assert same_weights(straight, two, atol=1e-4)
+    # They are written in bfloat16: what is nearly alike may be rounded apart by a step.
+    assert same_weights(straight, two, atol=1e-4, rtol=2**-7)
 
 
 @pytest.mark.thorough
