@@ -125,14 +125,14 @@ def record(
     from tqdm import tqdm
 
     from arr_coc import provenance
-    from arr_coc.qwen.loading import BUNDLED_BASE
+    from arr_coc.qwen.loading import folder_of
     from arr_coc.qwen.model import ARRCOCQwen
     from arr_coc.qwen.weights import default_weights
 
     entries = json.loads((examples / "examples.json").read_text(encoding="utf-8"))
     bad = unreadable([examples], [entry["file"] for entry in entries], skip=skip_bad)
     entries = [entry for entry in entries if entry["file"] not in bad]
-    folder = BUNDLED_BASE if base == "bundled" else base
+    folder = folder_of(base)
     model = ARRCOCQwen.from_pretrained(folder, dtype=dtype)
     folders = (folder, default_weights(model.is_bundled))
     base_sha256, weights_sha256 = (digests.of_weights(Path(name or "none")) for name in folders)

@@ -118,11 +118,11 @@ def record(
         dtype: of the base, one of `config.DTYPES`; None as `ARR_COC_DTYPE`.
     """
     from arr_coc import provenance
-    from arr_coc.qwen.loading import BUNDLED_BASE
+    from arr_coc.qwen.loading import folder_of
     from arr_coc.qwen.model import ARRCOCQwen
     from arr_coc.qwen.weights import default_weights
 
-    folder = BUNDLED_BASE if base == "bundled" else base
+    folder = folder_of(base)
     model = ARRCOCQwen.from_pretrained(folder, dtype=dtype)
     folders = (folder, default_weights(model.is_bundled))
     base_sha256, weights_sha256 = (digests.of_weights(Path(name or "none")) for name in folders)

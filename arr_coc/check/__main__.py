@@ -17,7 +17,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,12 +26,11 @@ from arr_coc.check import timing, trials
 from arr_coc.check.lines import Line, tried, without_places
 from arr_coc.check.report import Report, as_json, markdown, table
 from arr_coc.commands import above_zero, add_dtype
-from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.qwen.loading import BUNDLED, folder_of, is_bundled
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.qwen.weights import WeightsError, default_weights
 
 SECONDS = 60.0
-BUNDLED = "bundled"
 FETCH = "Fetch {} of this base again: `hf download ID --local-dir FOLDER`."
 # What to do where a base does not load, by what the sentence speaks of; the first that it does.
 LOADING = (
@@ -99,12 +97,11 @@ def parser() -> argparse.ArgumentParser:
 
 def examined(args: argparse.Namespace) -> Report:
     """Every check on the base and weights that the arguments name."""
-    base = str(BUNDLED_BASE) if args.base == BUNDLED else args.base
-    is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
-    weights = default_weights(is_bundled) if args.weights is None else args.weights
+    base = folder_of(args.base)
+    weights = default_weights(is_bundled(base)) if args.weights is None else args.weights
     host, lines = loaded(base, weights or "", args)
     report = Report(
-        base="bundled base" if is_bundled else naming.public(base),
+        base="bundled base" if is_bundled(base) else naming.public(base),
         weights=naming.public(weights or ""),
         about=about(host, args),
         lines=lines,

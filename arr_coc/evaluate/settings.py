@@ -17,7 +17,7 @@ from arr_coc.peers.methods import EVERY, METHODS, VARIANTS
 from arr_coc.peers.names import OURS, STOCK
 from arr_coc.peers.views import ViewsMethod
 from arr_coc.peers.views_methods import VIEWS_METHODS
-from arr_coc.qwen.loading import BUNDLED, BUNDLED_BASE
+from arr_coc.qwen.loading import BUNDLED, BUNDLED_BASE, folder_of
 from arr_coc.scenes import large
 from arr_coc.scenes.asking import MANNERS
 from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
@@ -206,7 +206,7 @@ def parse(argv: Sequence[str] | None, about: str) -> Settings:
     p = parser(about)
     args = p.parse_args(argv)
     _check(p, args)
-    args.base = str(BUNDLED_BASE) if args.base == BUNDLED else args.base
+    args.base = folder_of(args.base)
     sweep = bool(args.sweep)
     is_views = args.world in VIEWS_WORLDS
     budgets = tuple(args.budgets or (SWEEP_BUDGETS if sweep or is_views else BUDGETS))

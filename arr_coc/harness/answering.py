@@ -22,12 +22,11 @@ from arr_coc.config import (
 )
 from arr_coc.pictures import as_read
 from arr_coc.qwen.answer import Answer
-from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.qwen.loading import BUNDLED, BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 
 # ARR-COC; the model as it is; the model as it is on a picture shrunk to as many tokens.
 LOOKS = FOCUSED, STOCK, SHRUNK = ("focused", "stock", "shrunk")
-BUNDLED = "bundled"
 DEADLINE_S = 3600.0  # a harness waits for an answer to its end
 
 

@@ -87,8 +87,7 @@ def load_base(
         Qwen3VLForConditionalGeneration,
     )
 
-    base = str(base or default_base())
-    base = str(BUNDLED_BASE) if base == BUNDLED else base
+    base = folder_of(str(base or default_base()))
     check_base(base)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -139,6 +138,11 @@ def load_base(
         notices=notices,
         revision=cached[1] if cached else None,
     )
+
+
+def folder_of(base: str) -> str:
+    """The bundled base's folder where "bundled" is named; every other base as it is named."""
+    return str(BUNDLED_BASE) if base == BUNDLED else base
 
 
 def is_bundled(base: str) -> bool:
