@@ -95,7 +95,7 @@ def check_budget(budget: int, tokens: int, minimum: int = 1) -> None:
     if isinstance(budget, bool) or not isinstance(budget, int):
         raise ValueError(f"budget is {budget!r}, expected a whole number of tokens")
     if budget > tokens:
-        raise ValueError(f"budget {budget} exceeds the image's {tokens} tokens")
+        raise ValueError(f"budget {budget} exceeds the {tokens} visual tokens there are")
     if budget < minimum:
         raise ValueError(f"budget {budget} is below the minimum of {minimum} tokens")
 

@@ -15,7 +15,7 @@ from tests.serving_proof import engine, request, sampling
 SEED = 984_000_000
 # What a request must not ask of a picture of 16 x 16 tokens, and words of the refusal.
 BAD = [
-    ({"budget": 257}, "budget 257 exceeds the image's 256 tokens"),
+    ({"budget": 257}, "budget 257 exceeds the 256 visual tokens there are"),
     ({"budget": 3}, "below the minimum of 4"),
     ({"share": 1.5}, "share is 1.5, allowed is above 0"),
     ({"share": "auto"}, "share is 'auto', expected a number"),

@@ -77,7 +77,7 @@ def test_the_whole_budget_is_every_native_token_in_raster_order(name, grid):
 @pytest.mark.parametrize("name", ALLOCATORS)
 def test_bad_maps_and_budgets_are_refused(name):
     allocate = allocator_for(name)
-    with pytest.raises(ValueError, match="budget 43 exceeds the image's 42 tokens"):
+    with pytest.raises(ValueError, match="budget 43 exceeds the 42 visual tokens there are"):
         allocate(EVEN, 43)
     with pytest.raises(ValueError, match="budget 0 is below the minimum"):
         allocate(EVEN, 0)

@@ -65,7 +65,7 @@ def test_uniform_reaches_every_quarter_of_the_grid():
     [
         (0, "budget 0 is below the minimum of 1"),
         (-3, "budget -3 is below"),
-        (26, "budget 26 exceeds the image's 25 tokens"),
+        (26, "budget 26 exceeds the 25 visual tokens there are"),
         (2.5, "2.5, expected a whole number"),
         (True, "True, expected a whole number"),
     ],

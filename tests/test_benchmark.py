@@ -231,7 +231,7 @@ def test_a_clip_s_text_counts_in_the_cache_and_one_too_large_is_refused(tiny):
     asked = tiny.prepare(Case("stock", 120, 120, 6).given(32), timing.QUESTION)
     length = asked.prompt.ids(asked.prompt.sizes).shape[1]
     assert row["kv_cache_bytes"] == timing.kv_bytes_per_token(tiny.model) * length
-    with pytest.raises(ValueError, match="budget 512 exceeds the image's 242 tokens"):
+    with pytest.raises(ValueError, match="budget 512 exceeds the 242 visual tokens there are"):
         timing.run_case(tiny, Case("stock", 512, 512, 1))
 
 

@@ -455,6 +455,7 @@ def test_stop_then_compare_again(tab):
     ask(tab)
     finished(tab)
     expect(tab.locator("#arr-stop")).to_be_hidden()
+    expect(tab.locator("#arr-go")).to_be_focused()
 
 
 @pytest.mark.parametrize("theme", [pytest.param("light", marks=THOROUGH), "dark"])

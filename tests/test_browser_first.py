@@ -247,6 +247,8 @@ def test_the_picture_is_asked_by_its_things(tab):
     assert json.loads(look_data(tab))["cells"] == second["result"]["where"]["cells"]
     expect(tab.locator(".arr-chip[aria-pressed=true]")).to_have_text(second["question"])
     expect(tab.locator(".arr-recorded")).to_be_visible()  # nothing was run
+    tab.locator(BOX).fill("is there a dog?")
+    expect(tab.locator(".arr-chip[aria-pressed=true]")).to_have_count(0)
     tab.locator(".arr-chip").nth(0).click()
     expect(tab.locator(BOX)).to_have_value(first["question"])
     things.nth(1).focus()

@@ -168,16 +168,20 @@ def test_trying_ones_own_says_what_becomes_of_it_and_leads_back(browser, size):
         expect(tab.locator("#arr-back")).to_be_hidden()
         tab.locator("#arr-own").click()
         expect(tab.locator("#arr-upload")).to_contain_text("deleted within the hour")
-        ask(tab)  # no picture: refused
+        ask(tab)  # no picture: it does not begin, and nothing is lost
+        expect(tab.locator("#arr-unasked")).to_contain_text("Choose a picture first")
+        expect(tab.locator(".arr-recorded")).to_be_visible()
+        tab.locator("#arr-back").click()
+        expect(tab.locator("#arr-unasked")).to_be_hidden()
+        expect(tab.locator("#arr-look .arr-base")).to_be_visible()
+        expect(tab.locator("#arr-picture")).to_be_hidden()
+        ask(tab, "<|image_pad|>")  # refused, and the words do not lie over the button
         toast = tab.locator(".toast-body")
         expect(toast.first).to_be_visible()
         tab.wait_for_timeout(400)
         said, go = toast.first.bounding_box(), tab.locator("#arr-go").bounding_box()
         assert said["y"] >= go["y"] + go["height"] or go["y"] >= said["y"] + said["height"]
-        tab.locator("#arr-back").click()
-        expect(tab.locator("#arr-look .arr-base")).to_be_visible()
-        expect(tab.locator("#arr-picture")).to_be_hidden()
-        ask(tab)
+        ask(tab, "what colour is the car?")
         finished(tab)
         assert tab.elsewhere == []
 

@@ -378,7 +378,7 @@ def test_a_reduced_image_can_be_answered_from(tiny, ask, name):
 
 @pytest.mark.parametrize("name", sorted(set(METHOD_NAMES) - {"stock"}))
 def test_a_budget_that_does_not_fit_is_refused_with_both_numbers(tiny, ask, name):
-    with pytest.raises(ValueError, match="budget 78 exceeds the image's 77 tokens"):
+    with pytest.raises(ValueError, match="budget 78 exceeds the 77 visual tokens there are"):
         reduce(name, tiny, ask, 78)
     with pytest.raises(ValueError, match="budget 0 is below"):
         reduce(name, tiny, ask, 0)

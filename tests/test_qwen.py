@@ -155,7 +155,7 @@ def test_half_a_character_at_the_end_is_left_out(tiny):
 
 
 def test_a_budget_beyond_the_image_is_refused(tiny, picture):
-    with pytest.raises(ValueError, match="budget 900 exceeds the image's 80 tokens"):
+    with pytest.raises(ValueError, match="budget 900 exceeds the 80 visual tokens there are"):
         tiny.generate(picture, QUESTION, config=Config(budget=900))
 
 

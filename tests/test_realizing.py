@@ -167,7 +167,7 @@ def test_bad_settings_are_refused_at_the_door(options, message):
 
 
 def test_a_budget_that_does_not_fit_the_image_raises_instead_of_falling_back():
-    with pytest.raises(ValueError, match="budget 900 exceeds the image's 80 tokens"):
+    with pytest.raises(ValueError, match="budget 900 exceeds the 80 visual tokens there are"):
         Realizer(StubHost()).realize(None, "q", Config(budget=900))
     with pytest.raises(ValueError, match="budget 2 is below the minimum of 4 tokens"):
         Realizer(StubHost()).realize(None, "q", Config(budget=2))

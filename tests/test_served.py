@@ -69,7 +69,7 @@ def test_what_is_kept_follows_from_the_wish():
     assert counted(image, {"share": 0.2}).kept == 60
     assert counted(image, {"budget": 7}).kept == 7
     assert counted(image, {"cells": [[0, 5]]}).kept == 2
-    with pytest.raises(ValueError, match="budget 301 exceeds the image's 300 tokens"):
+    with pytest.raises(ValueError, match="budget 301 exceeds the 300 visual tokens there are"):
         counted(image, {"budget": 301})
     with pytest.raises(ValueError, match="too narrow, one side may be at most 200 times"):
         counted(Image.new("RGB", (4, 801)), None)

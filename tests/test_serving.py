@@ -86,7 +86,7 @@ def test_cells_are_kept_in_raster_order():
         ({"share": float("nan")}, "share is nan, allowed is above 0"),
         ({"share": [0.1, 0.2]}, "2 values for 1 pictures"),
         ({"budget": 2.5}, "budget is 2.5, expected a whole number"),
-        ({"budget": 300}, "budget 300 exceeds the image's 256 tokens"),
+        ({"budget": 300}, "budget 300 exceeds the 256 visual tokens there are"),
         ({"budget": 0}, "budget 0 is below the minimum of 4"),
         ({"cells": [1, 2]}, "for each of 1 pictures"),
         ({"cells": [[]]}, "expected a list of at least one"),

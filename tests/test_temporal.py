@@ -323,7 +323,7 @@ def test_share_out_counts_the_best_places_and_breaks_ties_by_place():
     assert share_out([low, low, low], 3) == [1, 1, 1]
     assert share_out([low, torch.full((1, 2), 0.1)], 5) == [3, 2]
     assert share_out([low, high], 12) == [6, 6]
-    with pytest.raises(ValueError, match="budget 13 exceeds the image's 12 tokens"):
+    with pytest.raises(ValueError, match="budget 13 exceeds the 12 visual tokens there are"):
         share_out([low, high], 13)
 
 

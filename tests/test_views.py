@@ -310,7 +310,7 @@ def test_what_cannot_be_asked_is_refused(tiny, clip, pictures, monkeypatch):
         (pictures, {"grid": (4, 4)}, "several pictures, expected none"),
         (clip, {"config": Config(glance="periphery")}, "auto, separate, off"),
         (clip, {"config": Config(share="auto")}, "allowed for a clip or several pictures"),
-        (clip, {"config": Config(budget=61)}, "61 exceeds the image's 60 tokens"),
+        (clip, {"config": Config(budget=61)}, "61 exceeds the 60 visual tokens there are"),
     ):
         with pytest.raises(ValueError, match=said):
             tiny.generate(given, QUESTION, **options)

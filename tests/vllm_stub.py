@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 WORDS = ("se", "ven", "ty")
-REFUSAL = "budget 300 exceeds the image's 256 tokens"
+REFUSAL = "budget 300 exceeds the 256 visual tokens there are"
 STATUS = {"refuses": 400, "fails": 500, "locks": 401, "dies before": 500}
 
 

@@ -41,7 +41,9 @@ def open_out(settings: Settings) -> None:
         keys = {*known, *own} - {WEIGHTS_PARTS}
         apart = {key for key in keys if known.get(key) != own.get(key)}
         if not known or apart - (WEIGHTS if settings.new_weights else set()):
-            sys.exit(f"{out} holds rows of {known or None}, this run would add rows of {own}")
+            held, added = ({key: of.get(key) for key in sorted(apart)} for of in (known, own))
+            held = held if known else "a run that did not say what it asked"
+            sys.exit(f"{out} holds rows of {held}, this run would add rows of {added}")
         if apart:
             changed = changed_parts(known.get(WEIGHTS_PARTS), own.get(WEIGHTS_PARTS))
             changed |= apart & {UNSURE, PACE}

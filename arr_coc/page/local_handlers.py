@@ -36,7 +36,7 @@ LONGEST_QUERY = 8000  # characters; a question takes up to nine for each of its 
 MORE = 2  # times as many tokens for another look
 NOTHING_TO_SAVE = "There is no comparison to save yet: press Compare."
 LEAST = round(100 * intake.SHARE_RANGE[0])  # percent of the visual tokens
-BY_LINK = "This link keeps {:.0%} of the visual tokens instead of {:.0%}. Press Compare to see it."
+BY_LINK = "This link asks for {:.0%} of the visual tokens, which was not recorded: press Compare to see it."
 UNKNOWN_SIGN = (
     "The small model here learned some twenty words and numbers of two digits; what else a sign says, it "
     "can only guess."
@@ -67,7 +67,7 @@ class LocalHandlers(Tuning):
         if example and question == example.question:
             shown = self.shown(chosen, percent) or (self.shown(chosen, PERCENT) if is_set else None)
         if percent != PERCENT and not shown and not is_set:
-            note = BY_LINK.format(percent / 100, PERCENT / 100)
+            note = BY_LINK.format(percent / 100)
         elif example and not self.is_recorded(example):
             note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
         pieces = board.board(shown) if shown else board.blank(example and example.path, note)

@@ -31,18 +31,20 @@ TIER_CHOICES = [
     ("Let the question's words choose", QUESTION_TIER),
     ("As few as the answer takes: more while it is unsure", AUTO),
 ]
-# A comparison without a question would clear the answers and be refused: it does not begin.
+# A comparison without a question or a picture would clear the answers and be refused: it does not begin.
 OPENING_JS = """() => {
     const box = () => document.querySelector('#arr-question textarea, #arr-question input');
     const say = (words) => { document.querySelector('#arr-unasked p').textContent = words; };
     document.addEventListener('input', (event) => event.target === box() && say(''), true);
     document.addEventListener('click', (event) => {
-        if (!event.target.closest?.('#arr-go')) return;
-        say(box().value.trim() ? '' : 'Write a question first.');
-        if (box().value.trim()) return;
+        const place = document.querySelector('#arr-picture:not(.hidden)');  // for one's own
+        const asks = box().value.trim(), sees = !place || place.querySelector('img');
+        const goes = !event.target.closest?.('#arr-go') || (asks && sees);
+        say(goes ? '' : asks ? 'Choose a picture first.' : 'Write a question first.');
+        if (goes) return;
         event.preventDefault();
         event.stopImmediatePropagation();
-        box().focus();
+        if (!asks) box().focus();
     }, true);
     if (new URLSearchParams(location.search).get('arr_view') === 'card')
         for (const place of ['.gradio-container', '#arr-page'])

@@ -117,7 +117,7 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "", runs: in
             "Pieces of the picture that the language model holds",
             {key: look["visual_tokens"] for key, look in looks.items()},
             lambda count: f"{count:,}",
-            f"Pieces of the picture: {focused['visual_tokens']} of {full['visual_tokens']} kept, "
+            f"Pieces of the picture: {focused['visual_tokens']:,} of {full['visual_tokens']:,} kept, "
             f"{share:.0%}",
         ),
         _measure(

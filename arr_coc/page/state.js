@@ -14,6 +14,7 @@ function arrState(root, trigger) {
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
+  let held = false;  // whether Compare had the focus when the run began
   let parted = false;  // the server was lost, and nothing was asked since
   // Another picture or question was picked and is on its way: until when it is waited for, whether it is a file, and
   // whether Compare was pressed meanwhile. What could be asked of the picture before.
@@ -57,6 +58,10 @@ function arrState(root, trigger) {
       const words = stamp ? why(stamp.dataset, id === 'arr-look' && ['kept', 'plain'].includes(view)) : '';
       if (piece && (piece.dataset.stale || '') !== words) mark(piece, name, words);
       if (words) (old[words] = old[words] || []).push(name);
+    }
+    for (const chip of document.querySelectorAll('#arr-chips [aria-pressed]')) {
+      const is = String(plain(chip.textContent) === now.question);
+      if (chip.getAttribute('aria-pressed') !== is) chip.setAttribute('aria-pressed', is);
     }
     const told = Object.entries(old).map(([words, names]) => `Now ${words}: ${names.join(', ')}.`);
     put(heard, told.join(' '));
@@ -136,7 +141,10 @@ function arrState(root, trigger) {
     else if (left) requestAnimationFrame(() => refocus(left - 1));
   }
   function running(is) {  // Stop is there while something runs
-    const leaves = !is && document.activeElement?.id === 'arr-stop';  // Stop goes, and would take the focus along
+    const has = document.activeElement;
+    if (is) held = has?.id === 'arr-go';
+    // Stop goes, and would take the focus along; Compare was dead, and has lost it.
+    const leaves = !is && (has?.id === 'arr-stop' || (held && has === document.body));
     open = is;
     document.querySelector('#arr-page').classList.toggle('arr-running', is);
     if (leaves) refocus(FRAMES);

@@ -33,8 +33,9 @@ class Preparing:
         several = image if isinstance(image, list | tuple) else [image]
         for one in several:
             if not isinstance(one, Image.Image):
+                words = " ".join(repr(one).split())[:60]
                 raise ValueError(
-                    f"{str(one)[:60]!r} is of type {type(one).__name__}, expected a PIL image (as "
+                    f"{words} is of type {type(one).__name__}, expected a PIL image (as "
                     "Image.open gives it), a clips.Clip, or a list of images"
                 )
         if grid is not None:
