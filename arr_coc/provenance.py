@@ -81,6 +81,11 @@ def machine(device: torch.device) -> dict[str, Any]:
     return report
 
 
+def same_machine(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two reports' machines are alike enough to compare seconds, whatever is installed on them."""
+    return all(one.get(key) == other.get(key) for key in ("device", "gpu", "processor", "cores"))
+
+
 def memory_bytes() -> int:
     """Of the machine; 0 where the platform does not say it."""
     if not hasattr(os, "sysconf"):

@@ -340,8 +340,10 @@ def test_sessions_are_forgotten_in_time():
     session(holder, "visitor", {1: "picture"}, age=600)
     for n in range(100):
         session(holder, n, {})
-    sessions.forget_sessions(holder)
-    assert list(holder.session_data) == ["visitor", *range(68, 100)]
+    session(holder, "answered", {}, age=20)
+    session(holder, "computed", {}, age=20)
+    sessions.forget_sessions(holder, {"answered": set(), "computed": {"an event"}})
+    assert list(holder.session_data) == ["visitor", *range(70, 100), "computed"]
     assert set(holder.time_last_used) == set(holder.session_data)
     waits_for = {"visitor": set(), 5: set(), 6: {"an event"}}
     queue = SimpleNamespace(
@@ -367,7 +369,8 @@ def test_the_server_itself_forgets_its_calls(scene):
 def test_the_wait_is_told_from_the_runs_before():
     waiting = 0
     records = [("full", 1), ("result", 2)]
-    handlers = ModelHandlers(None, None, lambda request: iter(records), lambda: waiting)
+    loader = SimpleNamespace(get=lambda: None)
+    handlers = ModelHandlers(None, loader, lambda request: iter(records), lambda: waiting)
     waiting = 3
     assert handlers.on_waiting() == ""  # nothing ran yet
     for record in handlers.run(None):

@@ -198,13 +198,17 @@ def test_an_encode_is_shared_by_pictures_of_one_size_only(tiny):
 def test_a_slow_machine_shows_beside_the_fastest_report(tmp_path):
     before = tmp_path / "b.json"
     own = [{"case": "stock", "image_tokens": 9, "time_to_first_token_s": {"median": 3.0}}]
-    assert reporting.fastest_stock(own, before) == {"9": 3.0}
-    before.write_text(json.dumps({"fastest_stock_s": {"9": 2.0}}))
-    fastest = reporting.fastest_stock(own, before)
+    about = {"what": "shapes, bfloat16", "machine": {"processor": "fast", "cores": 2}}
+    assert reporting.fastest_stock(own, before, *about.values()) == {"9": 3.0}
+    before.write_text(json.dumps({**about, "fastest_stock_s": {"9": 2.0}}))
+    fastest = reporting.fastest_stock(own, before, *about.values())
     assert fastest == {"9": 2.0} and reporting.against_fastest(own, fastest) == {"9": 1.5}
     assert reporting.too_slow({"9": 1.5, "16": 1.1}) == ["9"]
-    before.write_text(json.dumps({"fastest_stock_s": {"9": 2.0, "4096": 99.0}}))
-    assert reporting.fastest_stock(own, before) == {"9": 2.0, "4096": 99.0}
+    before.write_text(json.dumps({**about, "fastest_stock_s": {"9": 2.0, "4096": 99.0}}))
+    assert reporting.fastest_stock(own, before, *about.values()) == {"9": 2.0, "4096": 99.0}
+    slower = {**about["machine"], "processor": "slow"}
+    assert reporting.fastest_stock(own, before, about["what"], slower) == {"9": 3.0}
+    assert reporting.fastest_stock(own, before, "shapes, float32", about["machine"]) == {"9": 3.0}
 
 
 def test_a_clip_is_timed_as_pictures_are(tmp_path, monkeypatch):

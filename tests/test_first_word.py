@@ -57,8 +57,10 @@ def test_the_command_times_both_looks(tmp_path):
     assert {r["dtype"] for r in report["rows"]} == {"float32", "bfloat16"}
     assert set(report["summary"]["looks"]) == {"stock", "arr-coc", "arr-coc-auto"}
     quicker = {"stock_s": {"median": 1.0}}
-    out.write_text(json.dumps({"fastest_stock_s": 0.5}))
-    assert first_word.against_fastest(quicker, out)["to_be_made_again"]
+    out.write_text(json.dumps({**report, "fastest_stock_s": 0.5}))
+    assert first_word.against_fastest(quicker, out, report)["to_be_made_again"]
+    elsewhere = {**report, "size": [9, 9]}
+    assert not first_word.against_fastest(quicker, out, elsewhere)["to_be_made_again"]
     assert report["summary"]["pictures"] == 3 and len({r["picture"] for r in report["rows"]}) == 3
     assert {r["tokens"] for r in report["rows"] if r["look"] == "stock"} == {256}
     assert {r["tokens"] for r in report["rows"] if r["look"] == "arr-coc"} == {51}

@@ -88,6 +88,14 @@ def test_one_process_learns_from_another():
     other.note(*run(FULL, 256, 256, 0.3))
     own.learn(other.told())
     own.learn(other.told())  # what is known already counts once
+    for _ in range(AGAIN):  # each time in a worker that then ends
+        worker = StageTimes()
+        worker.learn(own.told())
+        worker.note(*run(FOCUSED, 256, 51, 9.0))
+        assert worker.passes_over({"native": 256, "glance": 36, "held": 51}, "")
+        own.learn(worker.told())
+    assert worker.passes_over({"native": 256, "glance": 36, "held": 51}, "") is None
+    other.learn(own.told())
     assert own.told() == other.told() and own.predicted(FULL, {"native": 256}) == pytest.approx(0.6)
 
 

@@ -500,10 +500,14 @@ def test_a_server_that_keeps_another_share_is_not_timed(monkeypatch, name, kept,
 
 def test_rows_of_a_load_that_are_kept_are_not_measured_again(tmp_path):
     kept = tmp_path / "rows.jsonl"
-    rows = [{"look": look.name, "concurrency": 1} for look in load.LOOKS]
-    kept.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    args = SimpleNamespace(concurrencies=[1])
+    way = {"model": "org/model", "dtype": "float32", "side": 32, "server": ""}
+    rows = [{"look": look.name, "concurrency": 1, **way} for look in load.LOOKS]
+    kept.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"look": "sto')
+    args = SimpleNamespace(concurrencies=[1], **way)
     assert load.measure(args, kept) == rows  # no server was started: there is none to start
+    args.dtype = "bfloat16"
+    with pytest.raises(ValueError, match="holds rows of .*'float32'.* of .*'bfloat16'"):
+        load.measure(args, kept)
 
 
 def test_a_server_that_cannot_start_is_said():
@@ -583,7 +587,14 @@ def test_pixels_alone_go_to_the_device():
         items.FIELD + "patches",
         items.FIELD + "glance",
     }
-    assert sending.is_pixels(asked.FIELD + "samples") and not sending.is_pixels(sending.NUMBERS)
+    # What a model looks at lies beside it; a scan of samples on another device would fail.
+    assert {name for name in asked.ROWS if sending.is_pixels(asked.FIELD + name)} == {
+        "patches",
+        "glance",
+        "samples",
+        "fine",
+    }
+    assert not sending.is_pixels(sending.NUMBERS)
     assert sending.is_ours(sending.KEPT) and not sending.is_ours("pixel_values")
     assert sending.kept_of({sending.KEPT: SimpleNamespace(data=torch.tensor(7))}) == 7
     assert sending.kept_of({"pixel_values": None}) is None

@@ -180,12 +180,13 @@ def main(arguments: list[str] | None = None) -> None:
     about = {name: way[name] for name in WAY if name in way} | {"commit": header["commit"]}
     rows = measure(host, todo, args.repetitions, kept, about)
     summary = summarise(rows)
-    fastest = fastest_stock(summary, out)
+    weights = "its own weights" if args.shapes == BUNDLED else "random weights"
+    what = f"Qwen3-VL {args.shapes} shapes, {weights}, {dtype}"
+    fastest = fastest_stock(summary, out, what, header["machine"])
     ratios = against_fastest(summary, fastest)
     slow = too_slow(ratios)
-    weights = "its own weights" if args.shapes == BUNDLED else "random weights"
     report = {
-        "what": f"Qwen3-VL {args.shapes} shapes, {weights}, {dtype}",
+        "what": what,
         **header,
         "minutes": round((time.time() - started) / 60, 1),
         "stock_ways": ways,

@@ -12,6 +12,7 @@ from arr_coc.benchmark.cases import shipped
 from arr_coc.benchmark.timing import Row
 from arr_coc.peers.clock import SLOW
 from arr_coc.peers.names import STOCK
+from arr_coc.provenance import same_machine
 
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
@@ -27,7 +28,8 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
         pairs = list(zip(own, group))
         entry = {"case": name, "image_tokens": tokens, "budget": budget, "n": len(group)}
         for key in (k for k in group[0] if k.endswith(("_s", "_bytes")) or k == "visual_tokens"):
-            entry[key] = median_and_range([r[key] for r in group])
+            if values := [r[key] for r in group if r[key] is not None]:
+                entry[key] = median_and_range(values)
         speedups = [s / r["time_to_first_token_s"] for s, r in pairs]
         entry["speedup"] = median_and_range(speedups) | {"lower_quartile": lower_quartile(speedups)}
         entry["overhead_share_of_stock"] = median_and_range([r["overhead_s"] / s for s, r in pairs])
@@ -41,16 +43,22 @@ def lower_quartile(values: Sequence[float]) -> float:
     return float(np.percentile(values, 25, method="lower"))
 
 
-def fastest_stock(summary: Sequence[Row], before: Path) -> dict[str, float]:
+def fastest_stock(
+    summary: Sequence[Row], before: Path, what: str, machine: dict[str, Any]
+) -> dict[str, float]:
     """Stock's median seconds at each size of this run, or fewer where a report before it had fewer.
 
     Sizes that this run left out keep what they had.
 
     Args:
         summary: of this run.
-        before: the report that this one replaces, which knows the fastest seconds; it may be absent.
+        before: the report that this one replaces, which knows the fastest seconds; it may be absent, and
+            counts only where it is of the same.
+        what, machine: of which this run is.
     """
-    known = json.loads(before.read_text()).get("fastest_stock_s", {}) if before.exists() else {}
+    report = json.loads(before.read_text()) if before.exists() else {}
+    same = report.get("what") == what and same_machine(report["machine"], machine)
+    known = report.get("fastest_stock_s", {}) if same else {}
     own = _stock_seconds(summary)
     return known | {size: min(s, known.get(size, s)) for size, s in own.items()}
 

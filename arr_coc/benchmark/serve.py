@@ -28,6 +28,7 @@ from PIL import Image
 
 from arr_coc import provenance
 from arr_coc.benchmark.cases import QUESTION, image_of
+from arr_coc.benchmark.timing import rows_of
 from arr_coc.commands import run_command
 from arr_coc.config import small_grid
 from arr_coc.qwen.loading import BUNDLED_BASE, name_of
@@ -39,6 +40,7 @@ CONCURRENCIES = (1, 4, 16, 32)
 TOKENS = 8  # of an answer: what is timed is the picture
 PER_CLIENT = 3  # requests of each client, and at least so many in all:
 AT_LEAST = 12
+WAY = ("model", "dtype", "side", "server")  # rows of one report have these in common
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,16 @@ def words_of(args: argparse.Namespace) -> list[str]:
 
 
 def measure(args: argparse.Namespace, kept: Path) -> list[dict[str, Any]]:
-    """A row for each look and concurrency; those that are kept already are not measured again."""
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    """A row for each look and concurrency; those that are kept already are not measured again.
+
+    Raises:
+        ValueError: where those are of another model, picture or server.
+    """
+    rows, way = rows_of(kept), {name: getattr(args, name) for name in WAY}
+    way["model"] = name_of(args.model)
+    if other := [row for row in rows if any(row.get(name) != way[name] for name in WAY)]:
+        held = {name: other[0].get(name) for name in WAY}
+        raise ValueError(f"{kept.name} holds rows of {held}, these would be of {way}")
     done = {(row["look"], row["concurrency"]) for row in rows}
     for with_plugin in (False, True):
         left = [
@@ -158,7 +168,7 @@ def measure(args: argparse.Namespace, kept: Path) -> list[dict[str, Any]]:
                 bodies = [asked(look, next(source), args.model) for _ in range(requests)]
                 found = measured(address, bodies, clients)
                 about = {"visual_tokens": tokens[look.name], "concurrency": clients}
-                rows.append({"look": look.name, **about, **found})
+                rows.append({"look": look.name, **about, **way, **found})
                 with kept.open("a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
     return rows

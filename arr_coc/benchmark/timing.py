@@ -60,7 +60,8 @@ def run_case(host: ARRCOCQwen, case: Case, encodes: OneEncode | None = None) -> 
         "overhead_s": found.seconds - stages["encode"] - stages["prefill"],
         "visual_tokens": reduced.visual_tokens,
         "kv_cache_bytes": kv_bytes_per_token(host.model) * (text + reduced.visual_tokens),
-        "peak_memory_bytes": peak_memory(host.device)[0],
+        # Of an encode that another case made this case knows no peak.
+        "peak_memory_bytes": None if encodes and encodes.saved else peak_memory(host.device)[0],
         "load_average": load,
     }
 

@@ -15,7 +15,8 @@ from arr_coc.evaluate.settings import Settings, methods_of
 from arr_coc.evaluate.views import CLIPS
 from arr_coc.peers.ours import UNSURE
 from arr_coc.peers.views_methods import PACE
-from arr_coc.qwen.loading import default_dtype
+from arr_coc.qwen import weights
+from arr_coc.qwen.loading import commit_of, default_dtype
 
 WEIGHTS = {"weights", "weights_sha256", UNSURE, PACE}  # what ARR-COC's rows alone depend on
 # Digests of each trained part, which tell what a new file of weights changes.
@@ -75,8 +76,10 @@ def identity(settings: Settings) -> dict[str, Any]:
     """What rows must share to stand in one file: the weights and the questions' source."""
     base = Path(settings.base)
     about: dict[str, Any] = {"base": _name(settings.base)}
+    if commit := commit_of(settings.base):
+        about["base_commit"] = commit
     about["weights"] = naming.public(settings.weights) if settings.weights else ""
-    trained = Path(settings.weights or "none")
+    trained = weights.folder_of(settings.weights, None) if settings.weights else Path("none")
     if digest := digests.of_weights(trained):
         about["weights_sha256"] = digest[:DIGITS]
         about[WEIGHTS_PARTS] = components.digests(load_file(trained / digests.WEIGHTS))

@@ -20,6 +20,7 @@ from arr_coc.evaluate.settings import Settings, methods_of
 from arr_coc.evaluate.store import FULL
 from arr_coc.evaluate.timing import CostCurve, measure_time, summarise_time
 from arr_coc.evaluate.views import VIEWS_WORLDS
+from arr_coc.evaluate.vqa import Local
 from arr_coc.evaluate.work import load_host
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import OURS
@@ -100,6 +101,8 @@ def worst_misses(settings: Settings, source: Source, table: store.Table) -> list
     budget = min(budgets, key=lambda b: abs(b - plots.SHOWN_BUDGET))
     stock, ours = store.rows_of(table, FULL), store.rows_of(table, (OURS, budget))
     missed = [ref for ref, row in ours.items() if row["right"] < stock.get(ref, row)["right"]]
+    if isinstance(source, Local):  # fewer may be asked than there are rows of
+        missed = [ref for ref in missed if ref.index < len(source.listed)]
     missed = sorted(missed, key=lambda ref: ours[ref]["entropy"])[:MISSES]
     if not missed:
         return []

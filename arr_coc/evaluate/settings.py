@@ -47,7 +47,7 @@ class Settings:
         methods: keys of `methods_of` the world.
         budgets: shares of an image's visual tokens, in (0, 1].
         base, weights: Hub id or folder of a Qwen3-VL, and of ARR-COC weights ("" for none).
-        n: questions per kind; of a folder or data set, in all; None for all there are.
+        n: questions per kind; of a folder in all, of a data set its rows before `held_out`; None for all.
         kinds, seed, size, details: of scenes: the kinds of question, the first seed, width and height in
             pixels, the scales of emblems and writing.
         world, hand: of scenes: one of `scene.WORLDS` or `views.VIEWS_WORLDS`, and who draws them.

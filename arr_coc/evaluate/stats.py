@@ -13,6 +13,7 @@ import numpy as np
 
 RESAMPLES = 2000
 AUC_RESAMPLES = 400
+AUC_AT_ONCE = 256  # questions, against all of the other side
 LEVELS = (2.5, 97.5)  # percentiles of a 95 % interval
 DIGITS = 4  # of what is reported
 
@@ -103,12 +104,15 @@ class Bootstrap:
 
         The sample's own first; NaN where a resample has none of one side.
         """
-        a, b = scores[positive][:, None], scores[negative][None]
-        above = ((a > b) + (a == b) / 2).astype(np.float32)  # (P, N)
         weights = self.weights[: 1 + AUC_RESAMPLES]
         left, right = weights[:, self.pictures[positive]], weights[:, self.pictures[negative]]
+        won = np.zeros_like(right)
+        for first in range(0, left.shape[1], AUC_AT_ONCE):  # pairs of all at once may not fit
+            some = slice(first, first + AUC_AT_ONCE)
+            a, b = scores[positive][some, None], scores[negative][None]
+            won += left[:, some] @ ((a > b) + (a == b) / 2).astype(np.float32)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return ((left @ above) * right).sum(1) / (left.sum(1) * right.sum(1))
+            return (won * right).sum(1) / (left.sum(1) * right.sum(1))
 
 
 def over_kinds(means: np.ndarray, kinds: Sequence[int]) -> np.ndarray:

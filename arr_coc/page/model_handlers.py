@@ -56,9 +56,10 @@ class ModelHandlers:
         self.took: deque[float] = deque(maxlen=LAST_RUNS)  # seconds of comparisons
 
     def run(self, request: Request) -> Iterator[tuple[str, Any]]:
-        """The records of one request, noted where it is wished; a comparison's seconds are remembered."""
+        """The records of one request, ended properly and noted where it is wished; how long it took."""
         begun = time.monotonic()
-        for kind, value in journal.noted(self.on_gpu(request), request):
+        records = finish_interrupted(self.on_gpu(request), self.loader.get(), request)
+        for kind, value in journal.noted(records, request):
             if kind == "result":  # the page reads no further
                 self.took.append(time.monotonic() - begun)
             yield kind, value
@@ -82,7 +83,7 @@ class ModelHandlers:
             own = {"questions": (question,)} if alone else {}
             request = comparing.check(source, question, **named(settings), **own)
             token_grid.check(request.native_tokens, token_grid.sizes(self.loader.get()))
-            records = finish_interrupted(self.run(request), self.loader.get(), request)
+            records = self.run(request)
             return comparing.last_or_refusal(records)
         except Exception as error:  # whatever it is, it is said in a sentence
             raise refusal(error) from None
@@ -133,7 +134,7 @@ class ModelHandlers:
             looks={**looks, "stamp": stamp},
         )
         token_grid.check(visit.native_tokens, token_grid.sizes(self.loader.get()))
-        for kind, value in finish_interrupted(self.run(request), self.loader.get(), request):
+        for kind, value in self.run(request):
             if kind == "result":
                 break
             looks[kind] = value

@@ -16,7 +16,7 @@ from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal, sentence_of, spoken
 from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import as_share
-from arr_coc.service import comparing, intake, several
+from arr_coc.service import intake, several
 from arr_coc.service.several import READABLE, SeveralResult
 from arr_coc.service.uploads import source_of
 
@@ -60,8 +60,7 @@ class SeveralHandlers:
             raise refusal(error) from None
 
     def _records(self, request: several.Request) -> Iterator[tuple[str, Any]]:
-        model = self.model.loader.get()
-        return comparing.finish_interrupted(self.model.run(request), model, request)
+        return self.model.run(request)
 
     # --- the page ---
 

@@ -5,6 +5,7 @@ has type `Any` and is checked: it may be anything.
 """
 
 import io
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -96,7 +97,7 @@ class YouHandlers:
     def _above(self, visit: Visit) -> you.Round:
         request = visit.request()
         truth = self.model.local.truth_of(request.question, visit.card, visit.drawn)
-        picture = _png(request.image)
+        picture = _png(_within(request.image, self.model.loader.get(PATIENCE_S).max_pixels))
         return you.Round(picture=picture, question=request.question, truth=truth, seen=True)
 
     def on_waiting(self) -> str:
@@ -116,6 +117,15 @@ class YouHandlers:
             return Played(you.played(playing, request.image, glance, contest), UNCHANGED, spoken())
         except Exception as error:  # whatever it is, it is said in a sentence
             return Played(you_said=sentence_of(error))
+
+
+def _within(image: Image.Image, pixels: int) -> Image.Image:
+    """The picture, which is kept for the visit, no larger than the model looks at."""
+    scale = math.sqrt(pixels / (image.width * image.height))
+    if scale >= 1:
+        return image
+    size = (max(1, int(image.width * scale)), max(1, int(image.height * scale)))
+    return image.resize(size, Image.Resampling.BICUBIC)
 
 
 def _png(image: Image.Image) -> bytes:

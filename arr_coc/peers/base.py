@@ -37,7 +37,7 @@ class Reduced:
         score: `(h, w)` float32 on the CPU, the method's relevance per native place; None where it
             has none.
         realization: the whole decision, for ARR-COC.
-        is_read: whether the first word is known already, the model having read all of it on the way.
+        read: the cache of the whole prompt, where the model has read all of it on the way; else None.
         blocks: where the prompt has several image blocks, the tokens of each; `tokens` are theirs, one
             after the other.
     """
@@ -49,7 +49,7 @@ class Reduced:
     periphery: Any = None
     score: Tensor | None = None
     realization: Realization | None = None
-    is_read: bool = False
+    read: Any = None
     blocks: tuple[TokenSet, ...] = ()
 
     @property

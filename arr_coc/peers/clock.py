@@ -12,7 +12,7 @@ import torch
 from arr_coc.peers.base import Method, Reduced, SharedEncodes
 from arr_coc.peers.names import STOCK
 from arr_coc.peers.views import ReducedViews, ViewsMethod
-from arr_coc.qwen.batch import first_token
+from arr_coc.qwen.batch import first_token, read_on
 from arr_coc.qwen.encoding import TokenSet
 from arr_coc.qwen.inputs import Ask, Picture, Views
 from arr_coc.qwen.model import ARRCOCQwen
@@ -22,9 +22,15 @@ SLOW = 1.15  # times stock's fastest seconds: such a measurement is to be made a
 
 
 def read_first(host: ARRCOCQwen, reduced: Reduced | ReducedViews) -> None:
-    """Read up to the first word, unless that is known: what was read in rounds is not read again."""
-    if not (isinstance(reduced, Reduced) and reduced.is_read):
+    """Read up to the first word.
+
+    Of what was read in rounds the prompt's last token alone, as `generate` needs one to begin with.
+    """
+    if not isinstance(reduced, Reduced) or reduced.read is None:
         first_token(host, reduced.prompt, reduced)
+        return
+    reduced.read.crop(-1)
+    read_on(host, reduced.prompt, [reduced.tokens.places], None, reduced.read)
 
 
 class OneEncode(SharedEncodes):

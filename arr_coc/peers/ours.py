@@ -48,10 +48,10 @@ class ARRCOC(Peer):
         """
         realization = self.realize(call, replace(self.config, budget=call.budget))
         call.seconds.update(realization.seconds)
-        glance, in_rounds = realization.kept_glance, realization.config.is_auto
+        glance, in_rounds, read = realization.kept_glance, realization.config.is_auto, None
         if in_rounds and not realization.fallback:
             spent = spend(call.host, call.ask, realization, call.timed)
-            realization = spent.realization
+            realization, read = spent.realization, spent.cache
             # The rounds have used up the cache of a glance that stays: it is read with the others.
             tokens = glance.state.tokens + spent.tokens if glance else spent.tokens
             glance = None
@@ -60,8 +60,8 @@ class ARRCOC(Peer):
                 tokens = self.encode(call, realization)
         native = realization.allocation.native().native_index()
         reduced = call.reduced(tokens, native, realization.relevance[0])
-        periphery, is_read = glance.state if glance else None, bool(realization.rounds)
-        return replace(reduced, periphery=periphery, realization=realization, is_read=is_read)
+        periphery = glance.state if glance else None
+        return replace(reduced, periphery=periphery, realization=realization, read=read)
 
     def realize(self, call: Call, config: Config) -> Realization:
         """The decision to follow."""

@@ -182,7 +182,7 @@ def read_on(
     host: QwenHost,
     prompt: Prompt,
     places: Sequence[Tensor],
-    tokens: TokenSet,
+    tokens: TokenSet | None,
     cache: DynamicCache,
 ) -> Tensor:
     """Logits `(vocabulary,)` of the first word, once everything that a cache does not hold is read.
@@ -191,7 +191,7 @@ def read_on(
         host: whose model reads.
         prompt: whose last part, the question, comes last.
         places: `(K, 2)` of every visual token of each block, those in the cache first.
-        tokens: the visual tokens that are not in it.
+        tokens: the visual tokens that are not in it; None where all are.
         cache: of the prompt's beginning; of the whole prompt afterwards.
 
     Raises:
@@ -202,7 +202,7 @@ def read_on(
         input_ids=prompt.ids([len(own) for own in places])[:, done:],
         position_ids=prompt.position_ids(places)[:, :, done:],
         past_key_values=cache,
-        mm_encoder_outputs=tokens.encoder_outputs(prompt.modality),
+        mm_encoder_outputs=tokens.encoder_outputs(prompt.modality) if tokens else None,
         use_cache=True,
         logits_to_keep=1,
     )

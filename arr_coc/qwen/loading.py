@@ -237,7 +237,17 @@ def looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~", "\\")) or name.count("/") > 1 or name.count("\\") > 0
 
 
+def commit_of(base: str) -> str | None:
+    """The commit at which a base on the Hub is loaded; None of a folder. Errors as `check_base`."""
+    cached = naming.in_cache(_config_file(base).parent)
+    return cached[1] if cached else None
+
+
 def _read_config(base: str) -> dict[str, Any]:
+    return json.loads(_config_file(base).read_text())
+
+
+def _config_file(base: str) -> Path:
     from huggingface_hub import hf_hub_download
 
     if not Path(base).is_dir() and looks_like_path(base):
@@ -255,4 +265,4 @@ def _read_config(base: str) -> dict[str, Any]:
                 f"base {base!r} is neither a local folder nor a model the Hub gives: "
                 f"{why_not_fetched(error)}"
             ) from error
-    return json.loads(path.read_text())
+    return path

@@ -30,6 +30,7 @@ STAGES = {
 }
 
 Seen = tuple[float, float]  # tokens, seconds
+Told = tuple[dict[tuple[str, str, str], list[Seen]], int]
 
 
 def way_of(config: Config | None, context: str = "", learned: bool = False, blocks: int = 1) -> str:
@@ -74,13 +75,14 @@ class StageTimes:
             if (entry := (tokens[by], seconds[stage])) not in own:
                 own.append(entry)
 
-    def told(self) -> dict[tuple[str, str, str], list[Seen]]:
+    def told(self) -> Told:
         """All that is remembered, for another process to `learn`."""
-        return {key: list(seen) for key, seen in self._seen.items()}
+        return {key: list(seen) for key, seen in self._seen.items()}, self._passed_over
 
-    def learn(self, told: dict[tuple[str, str, str], list[Seen]]) -> None:
+    def learn(self, told: Told) -> None:
         """Remember what another process, say a GPU worker that ends, has noted since."""
-        for key, seen in told.items():
+        noted, self._passed_over = told
+        for key, seen in noted.items():
             own = self._seen.setdefault(key, deque(maxlen=KEPT))
             own.extend(entry for entry in seen if entry not in own)
 

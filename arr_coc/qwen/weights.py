@@ -133,7 +133,7 @@ def load_components(
     name = f"ARR-COC weights {str(components)!r}"
     if revision and not Path(components).is_dir():
         name += f" at revision {revision!r}"
-    folder = _folder(str(components), revision)
+    folder = folder_of(str(components), revision)
     config = _weights_config(folder, name)
     if config["embedding_size"] != embedding_size:
         raise ForAnotherBase(
@@ -273,7 +273,7 @@ def _stored_dtype(key: str, tensor: torch.Tensor) -> torch.dtype:
     return torch.bfloat16 if is_narrow else torch.float32
 
 
-def _folder(name: str, revision: str | None) -> Path:
+def folder_of(name: str, revision: str | None) -> Path:
     """Where the weights lie, fetched where `name` is a Hub id; a cached copy serves without network."""
     if Path(name).is_dir():
         return Path(name)

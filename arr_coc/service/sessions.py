@@ -4,27 +4,35 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 SESSION_KEPT = timedelta(minutes=50)  # after a session's last use; the page promises an hour
-RECENT_SESSIONS = 32  # more than the queue holds: an API call among them may still run
+RECENT_SESSIONS = 32  # more than the queue holds: a call of the API among them may still run
+CALL_KEPT = timedelta(seconds=10)  # after its last use, where it waits for nothing
 SWEEP_S = 10.0
 
 
-def forget_sessions(holder: Any) -> None:
+def forget_sessions(holder: Any, waiting: Mapping[str, Any] | None = None) -> None:
     """Drop what the framework would keep for its last thousands of sessions.
 
     Each holds the values of all components, so also a visitor's picture; it goes `SESSION_KEPT`
-    after its last use. Every API call begins one too, 0.1 MB that nothing uses again: these, known
-    by holding no state, go as soon as `RECENT_SESSIONS` later ones came.
+    after its last use. Every call of the API begins one too, with its picture, that nothing uses again:
+    these, known by holding no state, go once they wait for nothing, or `RECENT_SESSIONS` later ones came.
 
     Args:
         holder: gradio's `StateHolder`.
+        waiting: what each session still waits for, by its name (gradio's `Queue`).
     """
-    expired = datetime.now() - SESSION_KEPT
+    now, waiting = datetime.now(), waiting or {}
+    expired, over = now - SESSION_KEPT, now - CALL_KEPT
     sessions = list(holder.session_data.items())
-    calls = {name for name, session in sessions[:-RECENT_SESSIONS] if not session.state_data}
+    recent = {name for name, _ in sessions[-RECENT_SESSIONS:]}
+    calls = {name for name, session in sessions if not session.state_data}
+    for name in recent & calls:
+        if waiting.get(name) or holder.time_last_used.get(name, now) > over:
+            calls.remove(name)
     for name, _ in sessions:
         if name in calls or holder.time_last_used.get(name, expired) < expired:
             holder.session_data.pop(name, None)
@@ -50,7 +58,7 @@ def keep_forgetting(demo: Any) -> None:
     def run() -> None:
         while True:
             time.sleep(SWEEP_S)
-            forget_sessions(demo.state_holder)
+            forget_sessions(demo.state_holder, demo._queue.pending_event_ids_session)
             forget_queues(demo._queue, demo.state_holder)
             trim_heap()
 

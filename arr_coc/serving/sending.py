@@ -7,7 +7,7 @@ from torch import Tensor
 
 from arr_coc.serving import asked, items
 
-PIXELS = ("patches", "glance", "samples")
+PIXELS = ("patches", "glance", "samples", "fine")
 KEPT, NUMBERS = items.FIELD + "kept", asked.FIELD + "numbers"
 
 
