@@ -23,7 +23,7 @@ from arr_coc.evaluate.questions import Item, Ref, Scenes
 from arr_coc.evaluate.settings import parse
 from arr_coc.peers import methods as peers_methods
 from arr_coc.peers import ours as peers_ours
-from arr_coc.qwen import weights
+from arr_coc.qwen import loading, weights
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.scene import DEV_SEED
 
@@ -40,6 +40,16 @@ def test_auc_is_the_chance_to_rank_higher():
     brute = np.mean([(x > y) + (x == y) / 2 for x in a for y in b])
     assert stats.auc(a, b) == pytest.approx(brute)
     assert stats.auc(a, b[:0]) is None
+
+
+def test_resampled_auc_does_not_need_all_pairs_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    boot = stats.Bootstrap(rng.integers(0, 30, 120), np.zeros(120, int))
+    scores, wrong = rng.integers(0, 9, 120), rng.random(120) < 0.3
+    whole = boot.auc(scores, wrong, ~wrong)
+    assert whole[0] == pytest.approx(stats.auc(scores[wrong], scores[~wrong]))
+    monkeypatch.setattr(stats, "AUC_AT_ONCE", 7)
+    assert np.array_equal(boot.auc(scores, wrong, ~wrong), whole)
 
 
 def test_cells_of_a_box():
@@ -471,6 +481,41 @@ def test_parts_are_not_taken_out_of_weights_that_are_not_given(capsys):
     given = evaluate.parse([*words, "--weights", "w"], "")
     assert list(given.methods) == words[3:]
     assert not set(peers_ours.TRAINED) & set(evaluate.parse(["--out", "x"], "").methods)
+
+
+def test_what_is_loaded_from_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
+    """After a push to the repo rows of the one before are not gone on with."""
+    cache = tmp_path / "models--org--base" / "snapshots"
+    (tmp_path / "fetched").symlink_to(weights.BUNDLED_WEIGHTS)
+    monkeypatch.setattr(weights, "folder_of", lambda name, revision: tmp_path / "fetched")
+    settings = parse(["--out", "x", "--base", "org/base", "--weights", "org/weights"], "")
+    about = []
+    for commit in ("0" * 40, "1" * 40):
+        monkeypatch.setattr(
+            loading, "_config_file", lambda base, c=commit: cache / c / "config.json"
+        )
+        about.append(identity.identity(settings))
+    assert [own.pop("base_commit") for own in about] == ["0" * 40, "1" * 40]
+    assert about[0] == about[1] and about[0]["weights"] == "org/weights"
+    assert about[0]["weights_sha256"] and about[0]["weights_parts"] and about[0]["unsure"]
+
+
+def test_fewer_are_asked_than_there_are_rows_of(tmp_path):
+    records = []
+    for i in range(4):
+        Image.new("RGB", (128, 96), (40 * i, 100, 200 - 40 * i)).save(tmp_path / f"{i}.png")
+        records.append({"image": f"{i}.png", "question": "what color?", "answers": ["red"] * 10})
+    (tmp_path / "questions.json").write_text(json.dumps(records))
+    words = ["--folder", str(tmp_path), "--methods", "stock", "arr-coc", "--budgets", "0.5"]
+    run(tmp_path / "out", *words, "--max-new-tokens", "1")
+    table = store.read_rows(tmp_path / "out")
+    missed = pa.array([1.0 if name == "stock" else 0.0 for name in table["method"].to_pylist()])
+    table = table.set_column(
+        table.column_names.index("right"), "right", missed.cast(table["right"].type)
+    )
+    pq.write_table(table, tmp_path / "out" / "rows.parquet")
+    report = run(tmp_path / "out", *words, "--max-new-tokens", "1", "--n", "1", "--resume")
+    assert report["methods"] and (tmp_path / "out" / "failures.png").exists()
 
 
 def test_a_sweep_draws_its_figure(tmp_path):

@@ -214,4 +214,7 @@ def test_ratios_are_taken_within_a_question():
     ]
     entries = {e["method"]: e for e in timing.summarise_time(rows)}
     assert entries["stock"]["ratio_to_stock"]["value"] == 1.0
-    assert entries["arr-coc"]["ratio_to_stock"]["value"] == 0.375
+    assert entries["arr-coc"]["ratio_to_stock"] == {"value": 0.375}  # two hold no interval
+    more = [row | {"question": row["question"] + 2 * n} for n in range(3) for row in rows]
+    entries = {e["method"]: e for e in timing.summarise_time(more)}
+    assert entries["arr-coc"]["ratio_to_stock"]["interval"] == [0.25, 0.5]

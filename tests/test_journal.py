@@ -116,6 +116,21 @@ def test_a_look_that_failed_is_no_answer(asked, file):
     assert [row["look"] for row in rows(file)] == ["full"]
 
 
+def test_what_a_dying_worker_leaves_is_a_row(bundled, picture, file, tmp_path):
+    def dies(request):
+        records = comparing.compare_stream(bundled, request)
+        for kind, value in records:
+            yield kind, value
+            if kind == "full" and value["done"]:
+                raise RuntimeError("worker")
+
+    loader = SimpleNamespace(get=lambda: bundled, model=bundled)
+    handlers = ModelHandlers(LocalHandlers(tmp_path), loader, dies)
+    request = comparing.check(picture, QUESTION, max_new_tokens=1)
+    assert comparing.last(handlers.run(request))["focused"]["error"]
+    assert [row["look"] for row in rows(file)] == ["full"] and len(handlers.took) == 1
+
+
 def test_a_log_that_cannot_be_written_stops_nothing(asked, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv(journal.LOG, str(tmp_path))  # a folder
     assert asked()["focused"]["text"]

@@ -10,7 +10,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 
 import arr_coc
-from arr_coc.page import you
+from arr_coc.page import you, you_handlers
 from arr_coc.service import choosing
 from arr_coc.service.intake import IntakeError
 
@@ -49,6 +49,13 @@ def test_other_cells_are_refused_in_a_sentence_with_both(given, said):
     with pytest.raises(IntakeError) as caught:
         choosing.check_places(given, GRID, BUDGET)
     assert said in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_a_picture_of_ones_own_is_kept_no_larger_than_it_is_looked_at():
+    assert you_handlers._within(Image.new("RGB", (1000, 500)), 500_000).size == (1000, 500)
+    width, height = you_handlers._within(Image.new("RGB", (4000, 1000)), 10**6).size
+    assert (width, height) == (2000, 500)
+    assert you_handlers._within(Image.new("RGB", (10_000, 60)), 100).size == (129, 1)
 
 
 def contest(yours, its, given=3, own=12):
