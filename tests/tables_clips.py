@@ -152,7 +152,7 @@ def fresh_block() -> str:
     """What the nearest methods answer about clips of which nothing had been seen, and the aims."""
     summary, by_name, leads = _measured("clips-fresh")
     said = f"Clips of which nothing had been seen. {made_by(summary)}"
-    lines = [*_methods(by_name, leads), "", *_aims(by_name, leads, "clips")]
+    lines = [*_methods(by_name, leads), "", *_aims(by_name, leads, "clips"), "", *_by_kind(by_name)]
     return f"{said}\n\n" + "\n".join(lines) + "\n\nThe clips that had been asked about before:\n"
 
 
