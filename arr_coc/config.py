@@ -58,7 +58,7 @@ class Pace(NamedTuple):
 
     Attributes:
         decay: the share of a moment's relevance that is left of it a second later, in [0, 1).
-        boost: by how much a place that moves is lifted, 1 or more; 1 lifts none.
+        boost: by how much a place that moves, or begins a scene, is lifted, 1 or more; 1 lifts none.
         lean: nats by which the attention of a glance at a clip favours its last moment over its first, and
             which are taken back; 0 for none.
     """

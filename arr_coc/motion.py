@@ -1,8 +1,9 @@
 """Motion: what changes from one frame of a clip to the next, and where one scene ends.
 
 `moving` is the channel that a clip has beside the texture's; `is_cut` says where what was looked at before
-means nothing any more; `upright` takes back what a causal model's attention leans to the clip's end;
-`MotionMatch` says how much a question asks for what moves, and `asked_for` lifts it by so much.
+means nothing any more; `news` is what there is to see that was not there before; `upright` takes back what
+a causal model's attention leans to the clip's end; `MotionMatch` says how much a question asks for what
+moves, and `asked_for` lifts it by so much.
 """
 
 from collections.abc import Sequence
@@ -134,6 +135,26 @@ def moving(before: Tensor, after: Tensor, grid: tuple[int, int]) -> Tensor:
     fine = (grid[0] * SAMPLES, grid[1] * SAMPLES)
     change = (pool(after.float(), fine) - pool(before.float(), fine)).abs().mean(1, keepdim=True)
     return ((pool(change, grid) - STILL) / (VISIBLE - STILL)).clamp(0, 1)
+
+
+def news(moved: Sequence[Tensor], cuts: Sequence[bool]) -> list[Tensor]:
+    """What is new: what moves, and all that a scene begins with, where anything moves in it.
+
+    What appears can be told from what was there alone. Where nothing moves nothing is news.
+
+    Args:
+        moved: `(1, h, w)` of each moment, in [0, 1].
+        cuts: whether each begins a scene; the first one does.
+
+    Returns:
+        As `moved`.
+    """
+    begins = [number for number, cut in enumerate(cuts) if cut]
+    new = list(moved)
+    for first, end in zip(begins, [*begins[1:], len(moved)]):
+        if any(bool(own.any()) for own in moved[first:end]):
+            new[first] = torch.ones_like(moved[first])
+    return new
 
 
 def is_cut(before: Tensor, after: Tensor, motion: Tensor) -> bool:

@@ -1,9 +1,9 @@
 """Temporal: one decision over the moments of a clip, or over several pictures.
 
 As `realizing`, with one glance over all of them: it says *when* and *where*. Each moment's relevance is on
-one scale, blends with that of the moment before, is lifted where something moves, and begins anew at a cut
-(brief, part 29, act four); several pictures compete. One budget goes to the best places of all, a part of
-an even share to each moment or picture.
+one scale, blends with that of the moment before, is lifted where there is news (`motion.news`), and begins
+anew at a cut (brief, part 29, act four); several pictures compete. One budget goes to the best places of
+all, a part of an even share to each moment or picture.
 """
 
 from collections.abc import Callable, Sequence
@@ -260,7 +260,8 @@ def relevances(
     own = balancing.combine_each(maps, tensions, scalars)
     if moved is None:
         return own, balancing.compete(own)
-    return own, lift(blend(own, cuts, config.decay, times), moved, config.boost)
+    new = motion.news(moved, cuts)
+    return own, lift(blend(own, cuts, config.decay, times), new, config.boost)
 
 
 def blend(
@@ -292,9 +293,9 @@ def blend(
     return blended
 
 
-def lift(relevance: Sequence[Tensor], moved: Sequence[Tensor], boost: float) -> list[Tensor]:
-    """Moving places times up to `boost`; all of it over the largest, where that is then above 1."""
-    lifted = [own * (1 + (boost - 1) * moves) for own, moves in zip(relevance, moved, strict=True)]
+def lift(relevance: Sequence[Tensor], new: Sequence[Tensor], boost: float) -> list[Tensor]:
+    """New places times up to `boost`; all of it over the largest, where that is then above 1."""
+    lifted = [own * (1 + (boost - 1) * news) for own, news in zip(relevance, new, strict=True)]
     largest = max(float(own.detach().max()) for own in lifted)
     return [own / largest for own in lifted] if largest > 1 else lifted
 

@@ -18,9 +18,11 @@ from tests.tables_aims import CONTROLS, EVALUATION, aims_block
 from tests.tables_base import curve_block, kinds_block, manners_block
 from tests.tables_benchmark import benchmark_block, draw_times, time_aims_block
 from tests.tables_clips import (
+    BOOST,
     DECAY,
     PACE,
     answers_block,
+    boost_block,
     clips_block,
     decay_block,
     fresh_block,
@@ -268,6 +270,8 @@ if PACE.is_file():
     BLOCKS["pace"] = (ROOT / "docs" / "clips.md", pace_block)
 if DECAY.is_file():
     BLOCKS["decay"] = (ROOT / "docs" / "clips.md", decay_block)
+if BOOST.is_file():
+    BLOCKS["boost"] = (ROOT / "docs" / "clips.md", boost_block)
 if (RESULTS / "manner-plain").is_dir():
     BLOCKS["manners"] = (DETAILS, manners_block)
 if (RESULTS / "context").is_dir():

@@ -66,10 +66,10 @@ def _typed(command: str, flag: str) -> str:
 PACE = WEIGHTS / "pace.json"
 PACES = {
     "none": "none of them",
-    "light": "less than the brief's",
-    "start": "the brief's, where training began",
+    "light": "less than the specification's",
+    "start": "the specification's, where training began",
     "learned": "learned",
-    "start and motion": "the brief's, with the part for motion",
+    "start and motion": "the specification's, with the part for motion",
     "learned and motion": "learned, with the part for motion",
 }
 
@@ -91,31 +91,38 @@ def pace_block() -> str:
     text = (
         f"Learned from {report['questions_learned_from']:,} questions about drawn clips; what is kept was "
         f"compared on {told['n']:,} others, answers on {told['asked']:,}: development clips of 8 moments "
-        "at a fifth of the tokens. In bold what was chosen: the brief's, unless others answer more than "
-        f"its interval allows. Made with `{report['command']}`."
+        "at a fifth of the tokens. In bold what was chosen: the specification's, unless others answer "
+        f"more than its interval allows. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 
 
-DECAY = WEIGHTS / "decay.json"
+DECAY, BOOST = WEIGHTS / "decay.json", WEIGHTS / "boost.json"
 
 
 def decay_block() -> str:
     """What is answered and kept under each decay, and how alike neighbouring moments are decided."""
-    report = json.loads(DECAY.read_text())
-    lines = [
-        "| decay | right, % | minus that of the weights before | evidence kept, % of its area | cosine |",
-        "|---" * 5 + "|",
-    ]
-    for name, own in report["decays"].items():
-        shown = f"**{name}**" if float(name) == report["decay"] else name
+    return _swept(DECAY, "longest")
+
+
+def boost_block() -> str:
+    """As `decay_block`, of each boost."""
+    return _swept(BOOST, "least")
+
+
+def _swept(path: Path, which: str) -> str:
+    report, number = json.loads(path.read_text()), path.stem
+    head = "right, % | minus that of the weights before | evidence kept, % of its area | cosine |"
+    lines = [f"| {number} | {head}", "|---" * 5 + "|"]
+    for name, own in report[f"{number}s"].items():
+        shown = f"**{name}**" if float(name) == report[number] else name
         minus = "" if float(name) == report["own"] else percent(own["minus_own"], "+")
         kept, alike = f"{own['covered_area']:.1%}".rstrip("%"), f"{own['cosine']:.2f}"
         lines.append(f"| {shown} | {percent(own['right'])} | {minus} | {kept} | {alike} |")
-    n = next(iter(report["decays"].values()))["n"]
+    n = next(iter(report[f"{number}s"].values()))["n"]
     text = (
         f"{n:,} questions about development clips of {report['groups']} moments, drawn by all hands for "
-        "training, at a fifth of the tokens. In bold what the weights bring: the longest that answers at "
+        f"training, at a fifth of the tokens. In bold what the weights bring: the {which} that answers at "
         f"most half a point less than the best. Made with `{report['command']}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
@@ -149,9 +156,9 @@ def answers_block(world: str) -> str:
 
 
 def fresh_block() -> str:
-    """What the nearest methods answer about clips of which nothing had been seen, and the aims."""
+    """What the nearest methods answer about clips of other seeds, and the aims."""
     summary, by_name, leads = _measured("clips-fresh")
-    said = f"Clips of which nothing had been seen. {made_by(summary)}"
+    said = f"Clips of other seeds. {made_by(summary)}"
     lines = [*_methods(by_name, leads), "", *_aims(by_name, leads, "clips"), "", *_by_kind(by_name)]
     return f"{said}\n\n" + "\n".join(lines) + "\n\nThe clips that had been asked about before:\n"
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import test_hub
 from hub_server import USER
+from PIL import Image
 from test_hub import RESULTS, ROOT, SPACE, WEIGHTS, evaluation, run, save
 
-from arr_coc.hub import cards
+from arr_coc.evaluate import vqa
+from arr_coc.hub import cards, private
 from arr_coc.hub import files as hub_files
 from arr_coc.qwen import weights as qwen_weights
 
@@ -86,6 +88,20 @@ def test_results_of_one_s_own_pictures_go_only_when_asked_for(there, capsys, tmp
     assert "mine" not in files["README.md"]
     run(capsys, "push-results", RESULTS, "--results", results, "--own-data", "--yes")
     assert f"{RESULTS}/mine/failures.png" in everything_sent(there)
+
+
+def test_a_folder_that_was_asked_about_is_one_s_own(tmp_path):
+    """By what an evaluation itself says of it; a set that everybody can have is not."""
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+    record = {"image": "a.png", "question": "what is \u2028it?", "answers": ["red"]}
+    lines = [record, {"question": "and this?", "answers": ["red"]}]
+    written = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    (tmp_path / "questions.jsonl").write_text(written, encoding="utf-8")
+    with pytest.raises(ValueError, match="lacks"):
+        vqa.Folder(tmp_path)
+    (tmp_path / "questions.jsonl").write_text(written.split("\n")[0], encoding="utf-8")
+    assert private.is_own({"data": vqa.Folder(tmp_path).about})
+    assert not private.is_own({"data": {"dataset": "org/set", "split": "test"}})
 
 
 @pytest.fixture

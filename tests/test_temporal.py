@@ -206,8 +206,9 @@ def test_what_moves_is_lifted_and_what_is_still_is_not():
     moving[3, 2] = moving[3, 5] = True  # where it was, and where it is
     assert torch.equal(motions[1] > 0.5, moving)
     flat = TemporalRealizer(host).realize(None, QUESTION, Config(decay=0.0, boost=1.0))
-    largest = max(float((own * (1 + 0.8 * m)).max()) for own, m in zip(flat.own, motions))
-    for lifted, own, m in zip(clip.views, flat.own, motions):
+    new = [torch.ones(GRID), *motions[1:]]  # all of it where the scene begins
+    largest = max(float((own * (1 + 0.8 * m)).max()) for own, m in zip(flat.own, new))
+    for lifted, own, m in zip(clip.views, flat.own, new):
         expected = own[0] * (1 + 0.8 * m) / max(1, largest)
         assert torch.allclose(lifted.relevance[0], expected, atol=1e-6)
     assert all(torch.equal(view.relevance, own) for view, own in zip(flat.views, flat.own))
@@ -223,6 +224,22 @@ def test_what_comes_is_there_at_once_and_fades_by_the_second():
     assert [float(own[0, 1, 1]) for own in after] == [0.5, 0.125]
     assert torch.equal(blend([there] * 4, new, 0.5)[3], there), "what stays, stays"
     assert not blend([gone, there, gone, gone], (True, False, True, False), 0.5)[2].any()
+
+
+def test_all_that_a_scene_begins_with_is_new_where_anything_moves_in_it():
+    """What appears is told from what was there: that is lifted as what moves is."""
+    nothing, some = torch.zeros(1, *GRID), torch.zeros(1, *GRID)
+    some[0, 1, 1] = 0.3
+    still, scene_cut, moves = [nothing] * 2, (True, False, True, False), [nothing, some]
+    new = motion.news([*still, *moves], scene_cut)
+    assert all(torch.equal(*pair) for pair in zip(new[:2], still)), (
+        "where nothing moves nothing is new"
+    )
+    assert torch.equal(new[2], torch.ones(1, *GRID)) and torch.equal(new[3], some)
+    half = motion.news(moves, (True, False))
+    assert all(torch.equal(*pair) for pair in zip(half, new[2:])), (
+        "a scene is what it would be alone"
+    )
 
 
 def test_motion_does_not_pile_up():

@@ -23,6 +23,7 @@ def test_the_longest_decay_that_loses_little_is_chosen():
     assert decay.chosen(found, 0.005) == 0.3
     assert decay.chosen(found, 0.0) == 0.1
     assert decay.chosen(found, 0.02) == 0.7
+    assert decay.chosen(found, 0.005, "boost") == 0.1
 
 
 def test_a_decay_is_paired_with_the_weights_own_by_kind():
@@ -60,6 +61,9 @@ def test_the_command_writes_the_same_weights_with_the_decay(tmp_path, bundled, c
     assert loaded.pace == OWN._replace(decay=0.9)
     for one, other in zip(loaded.parameters(), parts.parameters(), strict=True):
         assert torch.equal(one, other)
+    decay.main([*words, "--boosts", "3"])
+    report = json.loads((out / "boost.json").read_text())
+    assert report["boosts"].keys() == {"1.25", "3"} and report["own"] == report["boost"] == 1.25
 
 
 def test_the_bundled_weights_hold_what_was_chosen_for_them():
@@ -68,6 +72,10 @@ def test_the_bundled_weights_hold_what_was_chosen_for_them():
     assert config["pace"]["decay"] == told["decay"]
     found = {float(name): own for name, own in told["decays"].items()}
     assert decay.chosen(found, decay.LOSS) == told["decay"]
+    told = json.loads((BUNDLED_WEIGHTS / "boost.json").read_text())
+    assert config["pace"]["boost"] == told["boost"]
+    found = {float(name): own for name, own in told["boosts"].items()}
+    assert decay.chosen(found, decay.LOSS, "boost") == told["boost"]
 
 
 def test_without_weights_there_is_nothing_to_write_into(tmp_path):

@@ -156,7 +156,8 @@ class Folder(Local):
                 be skipped.
         """
         rows = set_rows.folder_rows(Path(folder), reader, pictures)
-        names = [str(row[rows.reader.image]) for row in islice(rows.texts, n)]
+        named = (row.get(rows.reader.image) for row in islice(rows.texts, n))
+        names = [str(name) for name in named if name]
         bad = unreadable(rows.roots, names, skip=skip_bad)
         super().__init__(rows, n, skip_bad=skip_bad, **options)
         self.name = "folder"

@@ -198,7 +198,8 @@ def _asked(run: dict[str, Any]) -> str:
     # Scan runs do not say: they know drawn scenes alone, and those have seeds.
     drawn = "scenes" if run.get("first_seed") is not None else ""
     kind = str(run.get("data") or drawn)
-    return str(run.get("dataset") or named.get(kind, kind))
+    streamed = (run.get("set") or {}).get("dataset")
+    return str(streamed or run.get("dataset") or named.get(kind, kind))
 
 
 _CITATION = """\

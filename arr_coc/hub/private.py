@@ -15,8 +15,10 @@ OWN_DATA = "--own-data"
 
 
 def is_own(summary: dict[str, Any]) -> bool:
-    """Whether an evaluation asked about pictures in a folder of whoever ran it."""
-    return "folder" in (summary.get("data") or {})
+    """Whether an evaluation asked about a folder, or a local set, of whoever ran it."""
+    return not {"folder", "set"}.isdisjoint(
+        summary.get("data") or {}
+    )  # "folder": of earlier versions
 
 
 def own_results(results: Path) -> list[Path]:

@@ -179,7 +179,11 @@ def folder_rows(folder: Path, reader: str | None = None, pictures: Path | None =
         _check_plain(folder, rows)
     found = READERS[own] if own in ("plain", "vqav2") else reader_for(rows[0], str(folder), own)
     if found.name == "visual-cot":
-        rows = [row | {"image": _visual_cot_file(row, roots)} for row in rows]
+        # One without a picture is counted where it is asked.
+        rows = [
+            row | {"image": _visual_cot_file(row, roots)} if row.get("image") else row
+            for row in rows
+        ]
     return LocalRows(str(folder), found, rows, rows, roots)
 
 
@@ -233,7 +237,8 @@ def _whole(path: Path) -> Any:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+    # `splitlines` would part a line at what a text may hold, as U+2028.
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if line.strip():
             try:
                 rows.append(json.loads(line))

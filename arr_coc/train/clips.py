@@ -220,7 +220,7 @@ def keeps(lesson: Lesson, pace: Pace, match: MotionMatch | None = None) -> bool:
         rows, columns = allocation.cells[:, 1], allocation.cells[:, 2]
         mask[rows, columns] = 1
         total = float(evidence.sum())
-        held += total > 0 and float((mask * evidence).sum()) >= total / 2
+        held += total > 0 and float((mask * evidence.cpu()).sum()) >= total / 2
     return held >= lesson.needed
 
 
@@ -308,7 +308,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     report = {
         "what": "questions whose evidence the budget keeps, and right answers, by the numbers for clips",
-        **provenance.header(MODULE, provenance.typed(argv), torch.device("cpu")),
+        **provenance.header(MODULE, provenance.typed(argv), host.device),
         "questions_learned_from": len(taught),
         "published": best_of(rows),
         "numbers": rows,

@@ -1,11 +1,13 @@
-"""Choose how long relevance lasts in a clip.
+"""Choose how long relevance lasts in a clip, or how much what is new is lifted.
 
     python -m arr_coc.train.decay --weights arr_coc/bundled/arr-coc --n 60 --out runs/decay
+    python -m arr_coc.train.decay --weights arr_coc/bundled/arr-coc --boosts 1.5 3 5 --n 60 --out runs/boost
 
-Questions about development clips are answered under several decays (`config.Pace`). The longest, by which
-neighbouring moments are decided most alike, of those that answer at most `--loss` less than the best is
-written into OUT's `config.json`, beside the same weights. `decay.json` there says what every one came to.
-Nothing else is trained. The last stdout line is JSON.
+Questions about development clips are answered under several decays, or several boosts (`config.Pace`). Of
+those that answer at most `--loss` less than the best the one by which neighbouring moments are decided most
+alike, the longest decay or the least boost, is written into OUT's `config.json`, beside the same weights.
+`decay.json` or `boost.json` there says what every one came to. Nothing else is trained. The last stdout
+line is JSON.
 """
 
 import argparse
@@ -40,10 +42,10 @@ NEW_TOKENS = 8
 
 
 def answered(
-    host: ARRCOCQwen, source: DrawnViews, decays: Sequence[float]
+    host: ARRCOCQwen, source: DrawnViews, name: str, values: Sequence[float]
 ) -> dict[float, list[Row]]:
-    """Under each decay a row for every question of a source."""
-    methods = {f"{decay:g}": ARRCOCViews(Config(decay=decay), f"{decay:g}") for decay in decays}
+    """Under each value of the number of that `name` a row for every question of a source."""
+    methods = {f"{own:g}": ARRCOCViews(Config(**{name: own}), f"{own:g}") for own in values}
     pairs, rows = frozenset((name, SHARE) for name in methods), []
     for refs in tqdm(list(source.blocks()), desc="clips", unit="block"):
         items = source.load(refs)
@@ -51,11 +53,11 @@ def answered(
             host, methods, items, [pairs] * len(items), dataset=source.name,
             scoring=source.scoring, max_new_tokens=NEW_TOKENS,
         )  # fmt: skip
-    return {decay: [row for row in rows if row["method"] == f"{decay:g}"] for decay in decays}
+    return {own: [row for row in rows if row["method"] == f"{own:g}"] for own in values}
 
 
 def compared(before: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
-    """What one decay came to, beside the same questions under the weights' own.
+    """What one value came to, beside the same questions under the weights' own.
 
     Returns:
         `right` and `minus_own` with intervals over clips, and the means `covered_area` and `cosine` of
@@ -76,20 +78,23 @@ def compared(before: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
     return found | {"kinds": {kind: round(float(own), 4) for kind, own in zip(kinds, means[0])}}
 
 
-def chosen(found: dict[float, dict[str, Any]], loss: float) -> float:
-    """The longest decay that answers at most so much less than the best."""
+def chosen(found: dict[float, dict[str, Any]], loss: float, name: str = "decay") -> float:
+    """The longest decay, or the least boost, that answers at most so much less than the best."""
     least = max(own["right"]["value"] for own in found.values()) - loss
-    return max(decay for decay, own in found.items() if own["right"]["value"] >= least)
+    good = [value for value, own in found.items() if own["right"]["value"] >= least]
+    return max(good) if name == "decay" else min(good)
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags."""
     p = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__.splitlines()[0])
     p.add_argument("--base", default=None, help="folder or Hub id (default: the bundled base)")
-    p.add_argument("--weights", default=None, help="ARR-COC weights that get the decay")
+    p.add_argument("--weights", default=None, help="ARR-COC weights that get the number")
     p.add_argument("--out", type=Path, required=True, help="folder for the weights")
     p.add_argument("--n", type=int, default=60, help="questions per kind (default %(default)s)")
-    p.add_argument("--decays", type=float, nargs="+", default=list(DECAYS), metavar="SHARE")
+    one = p.add_mutually_exclusive_group()
+    one.add_argument("--decays", type=float, nargs="+", default=list(DECAYS), metavar="SHARE")
+    one.add_argument("--boosts", type=float, nargs="+", metavar="TIMES", help="instead of decays")
     p.add_argument("--loss", type=float, default=LOSS, help="allowed (default %(default)s)")
     p.add_argument("--kinds", nargs="+", metavar="KIND", help="default: all of clips")
     p.add_argument("--groups", type=int, default=GROUPS[CLIPS], help="moments of a clip")
@@ -100,27 +105,29 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Compare the decays, write the weights with the one that is chosen."""
+    """Compare the decays or boosts, write the weights with the one that is chosen."""
     args = parser().parse_args(argv)
     torch.set_num_threads(args.threads)
-    host = host_with_weights(args.base, args.weights, "the decay")
+    name, values = ("boost", args.boosts) if args.boosts else ("decay", args.decays)
+    host = host_with_weights(args.base, args.weights, f"the {name}")
     own = next(iter(host.policies.values())).pace or Pace()
     kinds = args.kinds or CLIP_KINDS
     source = DrawnViews(args.seed, args.n, kinds, CLIPS, args.groups, hand=args.hand)
-    rows = answered(host, source, sorted({*args.decays, own.decay}))
-    found = {decay: compared(rows[own.decay], of) for decay, of in rows.items()}
-    best = chosen(found, args.loss)
+    before = getattr(own, name)
+    rows = answered(host, source, name, sorted({*values, before}))
+    found = {value: compared(rows[before], of) for value, of in rows.items()}
+    best = chosen(found, args.loss, name)
     report = {
-        "what": "answers about development clips under several decays, and how alike moments are decided",
+        "what": f"answers about development clips under several {name}s, and how alike moments are decided",
         **provenance.header(MODULE, provenance.typed(argv), host.device),
         "groups": args.groups,
         **other_scenes(CLIPS, args.hand),
-        "own": own.decay,
-        "decays": {f"{decay:g}": of for decay, of in found.items()},
-        "decay": best,
+        "own": before,
+        f"{name}s": {f"{value:g}": of for value, of in found.items()},
+        name: best,
     }
-    publish_numbers(host, args.out, "decay", report, pace=own._replace(decay=best))
-    print(json.dumps({"out": str(args.out), "decay": best, "right": found[best]["right"]}))
+    publish_numbers(host, args.out, name, report, pace=own._replace(**{name: best}))
+    print(json.dumps({"out": str(args.out), name: best, "right": found[best]["right"]}))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class People:
             ValueError: for a line that is no such row, or a file in which no map made sense.
         """
         rows: dict[str | int, tuple[str, bool, tuple[float, ...]]] = {}
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), 1):
             if line.strip():
                 label, row = _row(line, f"line {number} of {path}")
                 rows[label or number] = row

@@ -23,7 +23,7 @@ from torch.utils.data import Dataset
 from transformers import TrainingArguments
 
 from arr_coc import provenance
-from arr_coc.commands import above_zero, count, natural, run_command
+from arr_coc.commands import above_zero, check_device, count, natural, run_command
 from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
@@ -239,6 +239,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Train, write OUT from the first process, and say how much of the evidence is covered."""
     p = parser()
     args = p.parse_args(argv)
+    check_device(p, args.device)
     if args.base_moved and not args.init:
         p.error("--base-moved needs --init FOLDER")
     torch.set_num_threads(args.threads)

@@ -259,6 +259,10 @@ def of_the_data(args: argparse.Namespace) -> str | None:
     """What is wrong with the flags about data and its held-out part; None where nothing is."""
     if args.data == "folder" and not args.folder:
         return "--data folder needs --folder DIR"
+    if args.folder and args.data != "folder":
+        return f"--folder is read with --data folder, not with --data {args.data}"
+    if args.dataset and args.data not in ("local", "hub"):
+        return f"--dataset is read with --data local or hub, not with --data {args.data}"
     if args.data == "hub" and not args.dataset:
         return "--data hub needs --dataset ID"
     if args.data == "local":
