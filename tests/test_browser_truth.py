@@ -202,7 +202,7 @@ def test_a_phone_has_nothing_over_strip_and_tables(browser):
 
 def test_a_link_s_share_is_seen(tab):
     visit(tab, "?arr_budget=35")
-    expect(tab.locator("#arr-strip .arr-message")).to_contain_text("keeps 35%")
+    expect(tab.locator("#arr-strip .arr-message")).to_contain_text("asks for 35%")
 
 
 def test_the_slider_s_words_stand_on_their_sides(tab):
