@@ -113,14 +113,14 @@ def test_on_the_page_and_over_the_api(monkeypatch):
     picture = Image.new("RGB", (64, 64), "red")
     monkeypatch.setattr(model_handlers, "source_of", lambda given, folder: given)
     aborted = platform_error("ZeroGPU worker error", "GPU task aborted")
-    monkeypatch.setattr(app.MODEL, "run", lambda request: records(done, error=aborted))
+    monkeypatch.setattr(app.MODEL, "on_gpu", lambda request: records(done, error=aborted))
     result = app.API.compare(picture, "what?")
     assert result["full"]["text"] == "red" and "worker stopped" in result["focused"]["error"]
     inputs = {"picture": picture, "question": "what?", "new_tokens": 4}
     *_, last = app.MODEL.on_compare(**inputs)
     assert "red" in last.answers and "worker stopped" in last.answers
     assert "did not finish" in last.strip
-    monkeypatch.setattr(app.MODEL, "run", lambda request: records(error=aborted))
+    monkeypatch.setattr(app.MODEL, "on_gpu", lambda request: records(error=aborted))
     with pytest.raises(gr.Error, match="worker stopped"):
         app.API.compare(picture, "what?")
     with pytest.raises(gr.Error, match="worker stopped"):
