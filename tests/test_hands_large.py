@@ -11,7 +11,11 @@ from arr_coc.scenes.layouts.plans import SPARE_NAMES, castable
 from arr_coc.scenes.richer import Asked
 from arr_coc.scenes.scene import DEV_SEED, Canvas, make_scene
 
-OTHERS = sorted(hands.HANDS)
+THOROUGH = (pytest.mark.thorough, pytest.mark.slow)
+OTHERS = [
+    pytest.param(hand, marks=() if number % 4 == 2 else THOROUGH)
+    for number, hand in enumerate(sorted(hands.HANDS))
+]  # blob, duotone, flat, line, shaded and thin always
 
 
 def large_scene(layout: str, hand: str, number: int = 0, **arguments):

@@ -303,6 +303,7 @@ def test_new_read_outs_learn_before_the_model_does(tmp_path, capsys):
     for flags, sentence in (
         (["--readouts-first", "2"], "--readouts-first goes with --init and stages to train"),
         (["--init", "y", "--readouts-first", "2", "--stages"], "--readouts-first goes with"),
+        (["--init", "y", "--stages", "dense", "align"], "starts the joint stage, not dense align"),
         (["--init", "y", "--readouts-first", "-1"], "--readouts-first -1 is below 0"),
     ):
         with pytest.raises(SystemExit):

@@ -383,8 +383,9 @@ def test_the_command_writes_weights_that_training_goes_on_from(bundled, tmp_path
     parts = load_components(out, None, base="", **bundled.identity())
     assert parts.names == ["scan"]
     assert not torch.equal(parts.scan.out.bias, first.scan.out.bias)
+    flags[-1] = str(tmp_path / "more")
     training.main([*flags, "--steps", "1", "--init", str(out)])  # twice written, once told
-    assert len(json.loads((out / "training.json").read_text())["runs"]) == 2
+    assert len(json.loads((tmp_path / "more" / "training.json").read_text())["runs"]) == 2
 
 
 def test_weights_without_a_scan_cannot_be_trained_on(bundled, tmp_path):

@@ -187,3 +187,9 @@ def test_weights_without_a_policy_are_refused(tmp_path, bundled, capsys):
     with pytest.raises(SystemExit):
         tensions.main(["--weights", str(tmp_path / "w"), "--out", str(tmp_path / "t.json")])
     assert "hold no policy: combiner" in capsys.readouterr().err
+
+
+def test_kinds_of_another_world_are_refused_before_anything_is_asked(capsys):
+    with pytest.raises(SystemExit):
+        tensions.main(["--weights", "w", "--out", "t.json", "--kinds", "colour", "cheaper"])
+    assert "--world small has no cheaper; it has colour," in capsys.readouterr().err

@@ -27,7 +27,7 @@ from arr_coc.qwen import encoding, weights
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.train import __main__ as train
 from arr_coc.train import data as train_data
-from arr_coc.train import drawn, frozen, relaxation, report, sources, trainer
+from arr_coc.train import drawn, frozen, publishing, relaxation, report, scan, sources, trainer
 from arr_coc.train.decision import decide
 from arr_coc.train.frozen import gather
 from arr_coc.train.learner import Learner, notes
@@ -348,8 +348,11 @@ def test_the_command_writes_weights_that_load_and_says_what_went_in(straight):
 
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(straight, tmp_path, capsys):
+    """From the last whole checkpoint: the run was killed while the third was written."""
     shutil.copytree(straight.parent / "out.work", tmp_path / "b.work")
-    shutil.rmtree(tmp_path / "b.work" / "checkpoint-3")
+    (tmp_path / "b.work" / "checkpoint-3" / trainer.SPENT).unlink()
+    (tmp_path / "b.work" / "checkpoint-3" / "trainer_state.json").write_text("{")
+    assert trainer.last_checkpoint(tmp_path / "b.work").endswith("checkpoint-2")
     resumed = run(tmp_path / "b", *SHORT, "--resume")
     assert resumed == pytest.approx(losses(straight), abs=1e-4)
     assert same_weights(straight, tmp_path / "b", atol=1e-5)
@@ -599,21 +602,48 @@ def test_words_that_do_not_go_together_are_refused(words, said, capsys):
 
 
 def test_an_earlier_run_is_not_replaced_unasked(tmp_path, caplog):
-    def settings(*words):
-        return train.parse(["--out", str(tmp_path / "w"), *words])
-
-    train.check_out(settings())
-    train.check_out(settings("--resume"))
+    out = tmp_path / "w"
+    publishing.check_out(out, init=None, resume=False)
+    publishing.check_out(out, init=None, resume=True)
     assert "holds no checkpoint: the run starts anew" in caplog.text
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "model.safetensors").touch()
-    train.check_out(settings("--init", str(tmp_path / "w")))
-    with pytest.raises(ValueError, match="holds an earlier run; --resume goes on with it"):
-        train.check_out(settings())
-    (tmp_path / "w.work" / "checkpoint-1").mkdir(parents=True)
-    train.check_out(settings("--resume"))
+    publishing.check_out(out, init=out, resume=False)
+    for main in (train.main, scan.main):
+        with pytest.raises(ValueError, match="holds an earlier run; --resume goes on with it"):
+            main(["--out", str(out), "--device", "cpu"])
+    note = tmp_path / "w.work" / "checkpoint-1" / trainer.SPENT
+    note.parent.mkdir(parents=True)
+    publishing.check_out(out, init=out, resume=False)  # not written to its end
+    note.touch()
+    publishing.check_out(out, init=out, resume=True)
     with pytest.raises(ValueError, match="holds an earlier run"):
-        train.check_out(settings("--init", str(tmp_path / "w")))
+        publishing.check_out(out, init=out, resume=False)
+
+
+def test_a_process_trains_on_one_of_several_gpus(tmp_path, caplog):
+    options = TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
+    assert trainer.on_one_gpu(options).n_gpu == 0 and not caplog.records
+    options._n_gpu = 2
+    assert trainer.on_one_gpu(options).n_gpu == 1
+    assert "one of 2 GPUs is used; torchrun" in caplog.text
+
+
+def test_half_written_weights_leave_what_was_there(bundled, tmp_path, monkeypatch):
+    parts = learner(bundled).parts
+    folder, about = tmp_path / "w", {"base": bundled.name, **bundled.identity()}
+
+    def killed(tensors, path):
+        Path(path).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(weights, "save_file", killed)
+        weights.save_components(parts, folder, **about)
+    assert not (folder / weights.CONFIG).exists() and not (folder / weights.WEIGHTS).exists()
+    weights.save_components(parts, folder, **about)
+    assert {path.name for path in folder.iterdir()} == {weights.CONFIG, weights.WEIGHTS}
+    assert (folder / weights.WEIGHTS).stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -9,8 +9,9 @@ from arr_coc.components import for_base
 from arr_coc.config import Config, Pace
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.weights import BUNDLED_WEIGHTS, CONFIG, save_components
+from arr_coc.qwen.weights import BUNDLED_WEIGHTS, CONFIG, TRAINING, save_components
 from arr_coc.train import decay
+from arr_coc.train.publishing import runs_of
 
 OWN = Pace(0.5, 1.25, 0.0)
 
@@ -49,14 +50,16 @@ def test_the_command_writes_the_same_weights_with_the_decay(tmp_path, bundled, c
     parts = for_base(bundled.model.config, bundled.attention_layers, ["policy"])
     parts = parts.with_numbers(pace=OWN)
     save_components(parts, tmp_path / "before", base="b", **bundled.identity())
+    (tmp_path / "before" / TRAINING).write_text('{"runs": [{"steps": 3}]}')
     out = tmp_path / "after"
     words = ["--weights", str(tmp_path / "before"), "--out", str(out), "--n", "1", "--threads", "1"]
-    words += ["--kinds", "colour", "exists", "--groups", "4", "--loss", "1"]
-    decay.main([*words, "--decays", "0", "0.9"])
+    words += ["--kinds", "colour", "--groups", "4", "--loss", "1"]
+    decay.main([*words, "--decays", "0.9"])
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     report = json.loads((out / "decay.json").read_text())
-    assert report["decays"].keys() == {"0", "0.5", "0.9"} and report["own"] == 0.5
+    assert report["decays"].keys() == {"0.5", "0.9"} and report["own"] == 0.5
     assert told["decay"] == report["decay"] == 0.9
+    assert runs_of(out) == [{"steps": 3}], "of the weights, whatever their numbers became"
     loaded = ARRCOCQwen.from_pretrained(BUNDLED_BASE, str(out)).policy(Config())
     assert loaded.pace == OWN._replace(decay=0.9)
     for one, other in zip(loaded.parameters(), parts.parameters(), strict=True):

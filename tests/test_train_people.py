@@ -106,7 +106,7 @@ def pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(Stub, "prepare", lambda *_: StubAsk, raising=False)
     monkeypatch.setattr(prefer, "ARRCOC", lambda _: lambda host, *rest: StubReduced(host.kept))
     items = [prefer.Item(None, scene, f"where is {n}?", "all", ("x",)) for n in range(6)]
-    prefer.draw_pairs(tmp_path, items, hosts, 0.5, seed=1)
+    prefer.draw_pairs(tmp_path, items, hosts, {"share": 0.5, "seed": 1})
     return tmp_path
 
 
@@ -167,3 +167,5 @@ def test_the_command_draws_asks_and_writes_what_was_preferred(bundled, tmp_path,
     found = json.loads((tmp_path / "o" / "preferred.json").read_text())
     assert found["answered"] == found["pairs"] >= 1 and found["learned"] + found["free"] >= 1
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["pairs"] == found["pairs"]
+    with pytest.raises(ValueError, match="holds pairs of --share 0.2, not 0.1; name another --out"):
+        prefer.main([*words, "--share", "0.1"], lambda _: "l")

@@ -34,6 +34,7 @@ function arrYou(root, trigger) {
     draw(known >= 0 ? `Taken back at ${named(place)}. ` : `Spent at ${named(place)}. `);
   }
   function move(step) {
+    if (round.waits) return;
     const [h, w] = round.grid, [row, column] = round.cursor || [h >> 1, w >> 1];
     round.cursor = [Math.min(h - 1, Math.max(0, row + step[0])), Math.min(w - 1, Math.max(0, column + step[1]))];
     const known = at(round.cursor);
@@ -64,7 +65,7 @@ function arrYou(root, trigger) {
     spend(round.cursor);
   });
   root.addEventListener('focusout', () => {
-    if (!round || !round.cursor) return;
+    if (!round || !round.cursor || round.waits) return;
     round.cursor = null;
     draw();
   });

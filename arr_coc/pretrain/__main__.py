@@ -135,6 +135,8 @@ def _check(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
         parser.error("--text-from and --vision-from go together")
     if values["grow"] and not values["init"]:
         parser.error("--grow goes with --init")
+    if values["init"] and values["stages"] and "joint" not in values["stages"]:
+        parser.error(f"--init starts the joint stage, not {' '.join(values['stages'])}")
     least, greatest = large.MOST_RANGE
     if not all(least <= number <= greatest for number in values["most"]):
         parser.error(f"--most {values['most']} is outside {large.MOST_RANGE}")

@@ -247,7 +247,8 @@ def save_components(
 ) -> None:
     """Write ARR-COC weights as `load_components` reads them; the last three say for which base.
 
-    Numbers are float32; the matrices of `NARROW` parts, which learn and work in bfloat16, are that.
+    Numbers are float32; the matrices of `NARROW` parts, which learn and work in bfloat16, are that. The
+    tensors come first, aside and then renamed: a folder with a configuration holds whole ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = {
@@ -260,12 +261,15 @@ def save_components(
         **({} if parts.pace is None else {"pace": parts.pace._asdict()}),
         "parts": parts.sizes(),
     }
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     tensors = {
         key: tensor.detach().to("cpu", _stored_dtype(key, tensor)).contiguous()
         for key, tensor in parts.state_dict().items()
     }
-    save_file(tensors, folder / WEIGHTS)
+    aside = folder / f"{WEIGHTS}.writing"
+    save_file(tensors, aside)
+    aside.chmod(0o644)  # safetensors leaves it to its owner alone
+    aside.replace(folder / WEIGHTS)
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
 def _stored_dtype(key: str, tensor: torch.Tensor) -> torch.dtype:

@@ -277,8 +277,12 @@ def parser() -> argparse.ArgumentParser:
 
 def parse(argv: Sequence[str] | None) -> Settings:
     """The settings that the arguments of `main`, or of the process, name."""
-    args = vars(parser().parse_args(argv))
-    args["kinds"] = args["kinds"] or KINDS_OF[args["world"]]
+    p = parser()
+    args = vars(p.parse_args(argv))
+    known = KINDS_OF[args["world"]]
+    args["kinds"] = args["kinds"] or known
+    if unknown := [kind for kind in args["kinds"] if kind not in known]:
+        p.error(f"--world {args['world']} has no {', '.join(unknown)}; it has {', '.join(known)}")
     several = {key: tuple(args[key]) for key in ("kinds", "budgets", "size")}
     return Settings(**args | several, words=tuple(provenance.typed(argv)))
 

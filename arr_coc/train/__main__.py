@@ -26,12 +26,11 @@ from arr_coc.commands import run_command
 from arr_coc.components import Components, for_base
 from arr_coc.qwen import loading, shapes
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.qwen.weights import WEIGHTS
 from arr_coc.train.chunks import Passes
 from arr_coc.train.data import collate
 from arr_coc.train.learner import Learner
 from arr_coc.train.people import People
-from arr_coc.train.publishing import initial, publish, runs_of
+from arr_coc.train.publishing import check_out, initial, publish, runs_of
 from arr_coc.train.report import compare, learned_right
 from arr_coc.train.settings import TAUGHT, Settings, parse
 from arr_coc.train.sources import HeldOut, held_out, samples_for
@@ -44,6 +43,7 @@ from arr_coc.train.trainer import (
     Spent,
     Watch,
     last_checkpoint,
+    on_one_gpu,
 )
 
 log = logging.getLogger(__name__)
@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = parse(argv)
     torch.set_num_threads(settings.threads)
     check_launch()
-    check_out(settings)
-    options = training_arguments(settings)
+    check_out(settings.out, init=settings.init, resume=settings.resume)
+    options = on_one_gpu(training_arguments(settings))
     learner = learner_for(settings, options.device)
     earlier = runs_of(settings.init)
     last = last_checkpoint(options.output_dir) if settings.resume else None
@@ -83,19 +83,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         record["evaluation"] = {"questions": about, **found}
         publish(parts, host, record, out=settings.out, earlier=earlier)
     print(json.dumps({"out": str(settings.out), **record}))
-
-
-def check_out(settings: Settings) -> None:
-    """ValueError where OUT holds a run that this one would replace; a resume of nothing is told of."""
-    has_weights = (settings.out / WEIGHTS).is_file()
-    has_checkpoint = last_checkpoint(str(settings.work)) is not None
-    if settings.resume:
-        if not has_checkpoint:
-            log.warning("%s holds no checkpoint: the run starts anew", settings.work)
-    elif has_checkpoint or (has_weights and settings.out != settings.init):
-        raise ValueError(
-            f"{settings.out} holds an earlier run; --resume goes on with it, else name another --out"
-        )
 
 
 def check_launch() -> None:

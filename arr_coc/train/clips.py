@@ -314,7 +314,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "numbers": rows,
     }
     pace, match = tried[report["published"]]
-    publish_numbers(asking(host, None, match), args.out, "pace", report, pace=pace)
+    best = asking(host, None, match)
+    publish_numbers(best, args.out, "pace", report, of=args.weights, pace=pace)
     print(json.dumps({"out": str(args.out), **report["numbers"]}))
 
 

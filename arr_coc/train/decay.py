@@ -126,7 +126,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{name}s": {f"{value:g}": of for value, of in found.items()},
         name: best,
     }
-    publish_numbers(host, args.out, name, report, pace=own._replace(**{name: best}))
+    publish_numbers(
+        host, args.out, name, report, of=args.weights, pace=own._replace(**{name: best})
+    )
     print(json.dumps({"out": str(args.out), name: best, "right": found[best]["right"]}))
 
 

@@ -41,6 +41,8 @@ DIMMED = 0.25  # what is left of the light where nothing was kept
 GAP, LINE = 12, 22  # pixels between the two maps, and above them for the question
 SIDES = {"l": "left", "r": "right", "n": "neither"}
 ANSWERS, KEY = "answers.jsonl", "key.json"
+# The flags on which the pairs depend.
+ASKED = ("weights", "base", "folder", "dataset", "split", "held_out", "n", "share", "seed")
 
 
 def shown(image: Image.Image, kept: np.ndarray) -> Image.Image:
@@ -63,16 +65,19 @@ def pair_of(question: str, left: Image.Image, right: Image.Image) -> Image.Image
 
 
 def draw_pairs(
-    out: Path, items: Sequence[Item], hosts: dict[str, ARRCOCQwen], share: float, seed: int
+    out: Path, items: Sequence[Item], hosts: dict[str, ARRCOCQwen], asked: dict[str, Any]
 ) -> None:
-    """Write a picture for each question that has two different maps, and the key to their sides."""
-    rng, key = np.random.default_rng(seed), []
+    """Write a picture for each question that has two different maps, and the key to their sides.
+
+    `asked` are the values of `ASKED`; the key keeps them, for `check_same`.
+    """
+    rng, key = np.random.default_rng(asked["seed"]), []
     method = ARRCOC(Config())
     for item in items:
         maps = {}
         for name, host in hosts.items():
             ask = host.prepare(item.image, item.text)
-            budget = budget_tokens(share, ask.picture.tokens)
+            budget = budget_tokens(asked["share"], ask.picture.tokens)
             with torch.inference_mode():
                 reduced = method(host, ask, item.question, budget)
             check_fallback(name, [reduced])
@@ -86,7 +91,18 @@ def draw_pairs(
         key.append({"file": file, "question": item.question, "left": sides[0], "right": sides[1]})
     if not key:
         raise ValueError(f"{len(items)} questions, on none of which the two maps differ")
-    (out / KEY).write_text(json.dumps({"share": share, "seed": seed, "pairs": key}) + "\n")
+    (out / KEY).write_text(json.dumps({**asked, "pairs": key}) + "\n")
+
+
+def check_same(out: Path, asked: dict[str, Any]) -> None:
+    """ValueError where the pairs in OUT were drawn for another `asked`, naming what differs."""
+    before = json.loads((out / KEY).read_text())
+    for name, value in asked.items():
+        if name in before and before[name] != value:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(
+                f"{out} holds pairs of {flag} {before[name]}, not {value}; name another --out for these"
+            )
 
 
 def ask(out: Path, answer: Callable[[str], str]) -> None:
@@ -164,10 +180,14 @@ def main(argv: Sequence[str] | None = None, answer: Callable[[str], str] = input
     """Draw the pairs once, ask what is not yet answered, and count."""
     args = parser().parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
-    if not (args.out / KEY).exists():
+    asked = {name: getattr(args, name) for name in ASKED}
+    asked["folder"] = args.folder and str(args.folder)
+    if (args.out / KEY).exists():
+        check_same(args.out, asked)
+    else:
         learned = ARRCOCQwen.from_pretrained(args.base, args.weights)
         hosts = {"learned": learned, "free": learned.with_policies({})}
-        draw_pairs(args.out, items_of(args), hosts, args.share, args.seed)
+        draw_pairs(args.out, items_of(args), hosts, asked)
     ask(args.out, answer)
     report = {
         "what": "which of two maps a person finds more sensible, blind",

@@ -1,6 +1,7 @@
 """Publishing: what a run trained, as ARR-COC weights with the record of every run that went into them."""
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,25 @@ from typing import Any
 from arr_coc.components import Components
 from arr_coc.qwen import weights
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.train.settings import work_of
+from arr_coc.train.trainer import last_checkpoint
+
+log = logging.getLogger(__name__)
 
 Record = dict[str, Any]
+
+
+def check_out(out: Path, *, init: Path | None, resume: bool) -> None:
+    """ValueError where OUT holds a run that this one would replace; a resume of nothing is told of."""
+    work = work_of(out)
+    has_checkpoint = last_checkpoint(work) is not None
+    if resume:
+        if not has_checkpoint:
+            log.warning("%s holds no checkpoint: the run starts anew", work)
+    elif has_checkpoint or ((out / weights.WEIGHTS).is_file() and out != init):
+        raise ValueError(
+            f"{out} holds an earlier run; --resume goes on with it, else name another --out"
+        )
 
 
 def runs_of(init: Path | None) -> list[Record]:
@@ -56,17 +74,28 @@ def host_with_weights(base: str | None, name: str | None, what: str) -> ARRCOCQw
 
 
 def publish_numbers(
-    host: ARRCOCQwen, out: Path, name: str, about: dict[str, Any], **numbers: Any
+    host: ARRCOCQwen,
+    out: Path,
+    name: str,
+    about: dict[str, Any],
+    *,
+    of: str | None,
+    **numbers: Any,
 ) -> None:
     """Write the weights of a host with other numbers, and the report of how they came about.
 
     Args:
         host: its first weights are written, for the base that they name.
         out: a folder.
+        of: the folder of these weights, whose record of runs goes with them, a Hub id, which has none
+            here, or None for those that the host takes by itself.
         name, about: the report, as `name`.json.
         numbers: those of `Components.with_numbers`.
     """
     parts = next(iter(host.policies.values()))
     base = parts.origin.base if parts.origin and parts.origin.base else host.name
     weights.save_components(parts.with_numbers(**numbers), out, base=base, **host.identity())
+    source = of or weights.default_weights(host.is_bundled)
+    if runs := runs_of(Path(source) if source else None):
+        (out / weights.TRAINING).write_text(json.dumps({"runs": runs}, indent=1) + "\n")
     (out / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n")

@@ -35,12 +35,12 @@ from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
 from arr_coc.train.data import Sample, evidence, evidence_of_each
 from arr_coc.train.drawn import KEPT, SceneSamples
-from arr_coc.train.publishing import initial, publish, runs_of
+from arr_coc.train.publishing import check_out, initial, publish, runs_of
 from arr_coc.train.relaxation import cover, soft_top_k
 from arr_coc.train.report import KindMeans
-from arr_coc.train.settings import BASE_MOVED, FIRST_SEED
+from arr_coc.train.settings import BASE_MOVED, FIRST_SEED, work_of
 from arr_coc.train.sources import scene_items
-from arr_coc.train.trainer import Clock, Spent, TwoRates, last_checkpoint
+from arr_coc.train.trainer import Clock, Spent, TwoRates, last_checkpoint, on_one_gpu
 from arr_coc.words import Words
 
 MODULE = "arr_coc.train.scan"
@@ -243,7 +243,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.base_moved and not args.init:
         p.error("--base-moved needs --init FOLDER")
     torch.set_num_threads(args.threads)
-    options = training_arguments(args)
+    check_out(args.out, init=args.init, resume=args.resume)
+    options = on_one_gpu(training_arguments(args))
     # Pictures are prepared by processes that draw, which have no GPU.
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
     parts, new = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
@@ -293,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def training_arguments(args: argparse.Namespace) -> TrainingArguments:
     """For `Trainer`; these also set up the processes."""
     return TrainingArguments(
-        output_dir=str(args.out.with_name(args.out.name + ".work")),
+        output_dir=str(work_of(args.out)),
         max_steps=args.steps,
         per_device_train_batch_size=args.batch,
         learning_rate=args.lr,

@@ -32,6 +32,11 @@ BASE_MOVED = (
 )
 
 
+def work_of(out: Path) -> Path:
+    """The folder beside OUT for checkpoints and notes."""
+    return out.with_name(out.name + ".work")
+
+
 @dataclass(frozen=True)
 class Settings:
     """One run. Each field is the flag of its name; `parser` says what they mean.
@@ -97,7 +102,7 @@ class Settings:
     @property
     def work(self) -> Path:
         """The folder of checkpoints and logs, OUT.work."""
-        return self.out.with_name(self.out.name + ".work")
+        return work_of(self.out)
 
 
 def parser() -> argparse.ArgumentParser:

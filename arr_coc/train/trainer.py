@@ -1,6 +1,7 @@
 """The Trainer of transformers, with a learning rate of its own for the gates, a clock and a watch."""
 
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -20,10 +21,11 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from arr_coc.qwen.finite import is_finite
 from arr_coc.train.learner import Learner
+
+log = logging.getLogger(__name__)
 
 WARM_UP = 0.03  # share of the run in which the learning rate rises
 LEAST_RATE = 0.05  # share of the learning rate that is left at the end
@@ -176,9 +178,24 @@ class Guard(TrainerCallback):
             )
 
 
-def last_checkpoint(folder: str | None) -> str | None:
-    """The newest of a folder's checkpoints; None where there is none, or no folder yet."""
-    return get_last_checkpoint(folder) if folder and Path(folder).is_dir() else None
+def last_checkpoint(folder: str | Path) -> str | None:
+    """The newest of a folder's whole checkpoints; None where there is none, or no folder yet.
+
+    `SPENT` is written last: a checkpoint without it was not written to its end.
+    """
+    whole = [note.parent for note in Path(folder).glob("checkpoint-*/" + SPENT)]
+    return str(max(whole, key=lambda one: int(one.name.split("-")[1]))) if whole else None
+
+
+def on_one_gpu(options: TrainingArguments) -> TrainingArguments:
+    """The same arguments: a process takes the first GPU, where `Trainer` would give a batch to all."""
+    if options.n_gpu > 1:
+        log.warning(
+            "one of %d GPUs is used; torchrun --nproc_per_node N takes more (docs/data.md)",
+            options.n_gpu,
+        )
+        options._n_gpu = 1
+    return options
 
 
 class ClockedTrainer(Trainer):

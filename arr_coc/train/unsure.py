@@ -127,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "bounds": {f"{bound:g}": own for bound, own in found.items()},
         "unsure": best,
     }
-    publish_numbers(host, args.out, "unsure", report, unsure=best)
+    publish_numbers(host, args.out, "unsure", report, of=args.weights, unsure=best)
     share = found[best]["share"]["all"]["mean"]
     print(json.dumps({"out": str(args.out), "unsure": best, "share": share}))
 
