@@ -292,7 +292,7 @@ def wire_settings(page: Parts) -> None:
     gr.on(
         [*costs, page.tier.change, page.question.blur, page.picture.change],
         MODEL.on_cut,
-        inputs_kwargs=page.named("picture", "question", "percent", "tier", "native_tokens"),
+        inputs_kwargs=page.named("picture", "question", "percent", "tier", "native_tokens", "key"),
         outputs=page.cut_cost,
         **LAST,
     )

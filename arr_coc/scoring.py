@@ -31,13 +31,14 @@ NUMBERS = {word: str(value) for value, word in enumerate(NUMBER_WORDS)} | {"none
 def normalise_answer(text: str) -> str:
     """An answer as the VQA evaluation compares it: lower case, digits, no articles or punctuation.
 
-    Its table of contractions ("dont" to "don't") is replaced by dropping apostrophes on both sides.
+    What is an article alone is kept: a bar may be called "a". Its table of contractions ("dont" to
+    "don't") is replaced by dropping apostrophes on both sides.
     """
     text = re.sub(r"(?<=\d),(?=\d)", "", text.lower().replace("'", ""))
     text = re.sub(r"(?<!\d)\.|\.(?!\d)", "", text)  # points stay inside numbers only
     text = re.sub(r"[^\w\s.:$%+-]|_", " ", text)
     words = [NUMBERS.get(word, word) for word in text.split()]
-    return " ".join(word for word in words if word not in ARTICLES)
+    return " ".join([word for word in words if word not in ARTICLES] or words)
 
 
 def score_exact(answer: str, truth: str) -> bool:
@@ -55,8 +56,8 @@ def vqa_accuracy(answer: str, truths: Sequence[str]) -> float:
 
 
 def agreement(given: str, truths: Sequence[str]) -> float:
-    """VQA accuracy of an answer that is in order already, as the truths are, by whatever rule."""
-    same = [truth == given for truth in truths]
+    """VQA accuracy of an answer that is in order already, as the truths are; nothing is never right."""
+    same = [truth == given != "" for truth in truths]
     if len(truths) <= VQA_ENOUGH:
         return float(any(same))
     return fmean(min((sum(same) - own) / VQA_ENOUGH, 1) for own in same)

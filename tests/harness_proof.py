@@ -25,7 +25,6 @@ from arr_coc.evaluate import store
 from arr_coc.harness.__main__ import TASK
 from arr_coc.harness.__main__ import main as harness
 from arr_coc.harness.drawn import LIST
-from arr_coc.harness.task import ROWS
 from arr_coc.scenes.scene import DEV_SEED
 
 ROOT = Path(__file__).parent.parent
@@ -67,7 +66,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def compared(tasks: Path, out: Path, rows: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     """One look's answers beside those of evaluate."""
-    told, docs = json.loads(found(out, REPORT).read_text()), lines(tasks / ROWS)
+    told, docs = json.loads(found(out, REPORT).read_text()), lines(tasks / f"{TASK}.jsonl")
     samples = {sample["doc_id"]: sample for sample in lines(found(out, SAMPLES))}
     theirs = {(docs[n]["picture"], docs[n]["index"]): sample for n, sample in samples.items()}
     own = {(ref.picture, ref.index): row for ref, row in rows.items()}

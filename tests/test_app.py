@@ -24,14 +24,14 @@ from PIL import Image
 from test_intake import png_header
 
 from arr_coc.page import cost as page_cost
-from arr_coc.page import frame, measured, picking, results, stamps, why
+from arr_coc.page import frame, measured, picking, results, stamps, taken, why
 from arr_coc.page.api import Endpoints as API
 from arr_coc.page.changes import UNCHANGED, Fresh
 from arr_coc.page.local_handlers import LocalHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.refusals import refusal
-from arr_coc.page.taken import Number
-from arr_coc.page.visit import Visit
+from arr_coc.page.taken import Choice, Number
+from arr_coc.page.visit import Visit, card_key
 from arr_coc.service import decision, intake, recordings, sessions, uploads
 from arr_coc.service.loader import Loader, base_to_come, identity_to_come
 from arr_coc.service.looks import ComparisonResult, empty_look
@@ -624,6 +624,24 @@ def test_another_question_about_a_card_s_picture_has_its_known_answer(handlers):
 def test_half_a_number_is_no_error_yet():
     for payload in (1, 150, None, ""):
         assert Number(5, 100).preprocess(payload) == payload
+        assert Choice(["a"]).preprocess(payload) == payload, (
+            "its choices came for a forgotten visit"
+        )
+
+
+def test_a_file_that_was_cleaned_away_is_said_and_a_cards_is_its_own(
+    handlers, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(taken, "get_upload_folder", lambda: str(tmp_path))
+    field, path = taken.Picture(), tmp_path / "a.png"
+    path.touch()
+    assert field.preprocess({"path": str(path)}) == str(path)
+    path.unlink()
+    gone = field.preprocess({"path": str(path)})
+    assert "not there (any more)" in str(gone)
+    assert handlers.visited({"picture": gone, "key": "own-1"}).picture is gone
+    own = handlers.visited({"picture": gone, "key": card_key(0)}).picture
+    assert own == str(handlers.examples[0].path)
 
 
 def test_the_page_is_sent_packed():
@@ -664,7 +682,7 @@ def test_events_of_any_shape_are_survived(handlers):
         assert "The tensions are" in handlers.on_tensions(shown, text).said_tensions
     assert "press Compare first" in handlers.on_tensions(None, "[0, 0, 0]").said_tensions
     assert "press Compare first" in handlers.on_reset(None).said_tensions
-    assert "no comparison" in handlers.on_save(None, event(save="png"))
+    assert "No comparison is kept" in handlers.on_save(None, event(save="png"))
 
 
 def test_tensions_are_kept_for_the_next_comparison_until_reset(handlers):
@@ -767,3 +785,18 @@ def test_what_is_on_the_page_is_of_its_own_base(monkeypatch, tmp_path):
     assert named.weights == "someone/arr-coc@v1.0" and named.made(free | {"weights": named.weights})
     assert not named.made(free) and not hub.made(free | {"weights": named.weights})
     assert not named.made(free | {"weights": "someone/arr-coc@v0.9"})
+
+
+def test_a_note_speaks_of_answers_that_were_recorded(handlers, monkeypatch):
+    model = ModelHandlers(handlers, SimpleNamespace(), None)
+    card = replace(handlers.examples[0], note="It is read.", credit="A. Person")
+    monkeypatch.setattr(handlers, "examples", [card])
+    result = {"bundled": True, "device": "cpu", "full": None, "focused": None, "shrunk": None}
+
+    def note():
+        visit, request = Visit(key=card_key(0)), SimpleNamespace(question=card.question)
+        return model._note(visit, request, result)
+
+    assert note() == "It is read. Photo: A. Person."
+    monkeypatch.setattr(handlers, "recorded", (None, []))  # other weights
+    assert note() == "Photo: A. Person."

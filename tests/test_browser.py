@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from contextlib import contextmanager
 from functools import cache
 from urllib.parse import quote
@@ -70,6 +71,14 @@ def tab(browser):
 def _note(tab, url):
     if url.startswith(("http:", "https:")) and not url.startswith("http://127.0.0.1:"):
         tab.elsewhere.append(url)
+
+
+def deadline(holds):
+    """Return once something holds."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @cache

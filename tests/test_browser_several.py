@@ -1,14 +1,13 @@
 """A clip and several pictures, asked and looked at in a real browser."""
 
-import time
-
 import av
 import pytest
 from app_server import held_server, recorded_clips, start
 from playwright.sync_api import expect
-from test_browser import DESK, PHONE, THOROUGH, browser, visit, watched
+from test_browser import DESK, PHONE, THOROUGH, browser, deadline, visit, watched
 from test_browser_you import serious
 
+from arr_coc.page import below
 from arr_coc.scenes.moving import make_clip
 from arr_coc.scenes.scene import DEV_SEED
 
@@ -261,9 +260,16 @@ def test_a_recorded_clip_is_shown_at_once_and_asked_again(browser, app, size):
         expect(section.locator(".arr-several-old")).to_have_text("")
 
 
-def deadline(holds):
-    """Return once something holds."""
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def test_of_failures_those_that_were_meant_are_not_told(browser):
+    with watched(browser) as tab:
+        kept, again, told = tab.evaluate(
+            f"""() => {{
+                window.arrEnded = [Date.now() - 1e6, Date.now()];
+                const failed = {below.SEVERAL_FULL_JS};
+                const found = [failed(), failed()];  // the framework tells of one twice
+                window.arrTold -= 2000;
+                return [...found, failed()];
+            }}"""
+        )
+    assert kept == again == [{"__type__": "update"}] * 3  # nothing changes
+    assert "queue is full" in told[0]

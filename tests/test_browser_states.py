@@ -14,6 +14,7 @@ from test_browser import (
     THOROUGH,
     another_picture,
     ask,
+    deadline,
     finished,
     look_data,
     visit,
@@ -124,11 +125,21 @@ def test_another_card_overtakes_a_run_and_its_answers_never_come(tab):
 def test_a_chip_overtakes_a_run(tab):
     visit(tab, app=held_server)
     chips = another_picture(tab)
-    with held_server().held():
+    server = held_server()
+    before = len(server.questions())
+    with server.held():
         begun(tab)
+        deadline(lambda: len(server.questions()) == before + 1)
         chips.last.click()
         expect(tab.locator(BOX)).to_have_value(chips.last.inner_text())
         expect(tab.locator("#arr-go")).to_be_disabled()  # it is asked, and not lost
+        server.hold.write_text(
+            str(before + 1)
+        )  # the old look ends, which the framework calls a failure
+        deadline(lambda: len(server.questions()) == before + 2)
+        tab.wait_for_timeout(500)
+        expect(tab.locator("#arr-stop")).to_be_visible()  # the new one runs
+        expect(tab.locator("#arr-go")).to_be_disabled()
     finished(tab)
     asked = chips.last.inner_text()
     expect(tab.locator("#arr-answers .arr-of")).to_have_attribute("data-question", asked)
@@ -213,7 +224,7 @@ def test_refusals_stand_beside_their_control(tab):
     another_picture(tab)
     expect(said).to_have_text("")
     tab.locator("[data-save=png]").click()
-    expect(tab.locator(".arr-save-said")).to_contain_text("no comparison to save")
+    expect(tab.locator(".arr-save-said")).to_contain_text("No comparison is kept here to save")
     assert max(replies) < 400
 
 
@@ -225,6 +236,9 @@ def test_a_tension_dragged_during_a_run_is_answered_in_a_sentence(tab):
         tab.keyboard.press("Home")
         expect(tab.locator("#arr-said-tensions")).to_contain_text("press Compare first")
     finished(tab)
+    expect(tab.locator("#arr-said-tensions")).to_have_text("")  # it is kept now
+    gauge = tab.locator(".arr-gauge input").first
+    expect(gauge).to_have_value(gauge.get_attribute("value"))
 
 
 def heard(tab):

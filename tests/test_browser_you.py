@@ -94,6 +94,16 @@ def test_tokens_are_spent_by_click_and_key_and_the_model_answers_from_them(tab):
     assert serious(tab, SECTION) == []
     tab.locator("[data-you=new]").click()
     expect(tab.locator(LEFT)).to_have_text("12 tokens left")
+    waits = tab.evaluate(  # another picture comes: nothing is spent on the one that goes
+        """() => {
+            document.querySelector('[data-you=new]').click();
+            const cells = document.querySelector('.arr-you-cells'), {x, y} = cells.getBoundingClientRect();
+            cells.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: x + 5, clientY: y + 5}));
+            return document.querySelector('[data-you=spend]').disabled;
+        }"""
+    )
+    assert waits
+    expect(tab.locator("[data-you=clear]")).to_be_enabled()
 
 
 def test_the_question_above_is_played_and_nothing_in_it_is_executed(tab):

@@ -276,6 +276,8 @@ def test_drawn_scenes_are_a_folder_that_is_read_with_its_boxes(tmp_path, capsys)
         write_scenes(tmp_path / "s", 1, 900_000_000, (512, 512))
     with pytest.raises(ValueError, match=r"unknown kinds \['smell'\]"):
         write_scenes(tmp_path / "t", 1, 900_000_000, (512, 512), ("smell",))
+    with pytest.raises(ValueError, match="0 of 1 scenes of 128 x 128 pixels ask for form among 60"):
+        write_scenes(tmp_path / "u", 1, 900_000_000, (128, 128), ("form",))
 
 
 class Loader(yaml.SafeLoader):

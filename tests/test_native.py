@@ -1,5 +1,6 @@
 """Native grids: what is offered where, tokens counted as the processor does, cost before running."""
 
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -83,5 +84,12 @@ def test_the_page_tells_the_cost_first(bundled, picture, tmp_path, monkeypatch):
     gone = {"picture": intake.IntakeError("gone"), "question": "what?", "native_tokens": 0}
     assert "about 16." in handlers.on_cut(**gone, key="card-0"), "a card's file is always there"
     assert handlers.on_cut(**gone, key="own-1") == results.message("gone")
-    handlers.loader.model = None
+    failed = SimpleNamespace(model=None, ready=Event())
+
+    def never(patience):
+        raise intake.IntakeError("The model could not be loaded.")
+
+    handlers.loader, failed.get = failed, never
     assert "waking up" in handlers.on_cut(**inputs, native_tokens=0)
+    failed.ready.set()
+    assert "could not be loaded" in handlers.on_cut(**inputs, native_tokens=0)

@@ -158,3 +158,5 @@ def test_questions_are_of_one_picture_and_sets_share_none():
 def test_counts_outside_the_range_are_named():
     with pytest.raises(ValueError, match="count 7 is outside 2 to 6"):
         several.make_several(1, count=7)
+    with pytest.raises(ValueError, match="picture 3 of seed 979,999,962 would be the test scene"):
+        several.make_several(979_999_962, count=3)

@@ -7,7 +7,9 @@ import pytest
 from app_server import recorded_clips
 
 from arr_coc import record_clips
+from arr_coc.page.changes import Several
 from arr_coc.page.clip_cards import ClipCards
+from arr_coc.page.stamps import Turn
 from arr_coc.scoring import score_exact
 from arr_coc.service.loader import identity_to_come
 from arr_coc.service.recordings import CLIPS, ClipRecording, load_clips
@@ -47,11 +49,13 @@ def test_another_clip_or_another_base_is_not_shown(folder, tmp_path):
 def test_a_card_shows_what_was_recorded_and_can_be_asked_again(folder):
     cards = ClipCards(folder)
     recording = cards.recorded[1][1]
-    picked = cards.on_pick(1)
+    turn = Turn()
+    picked = cards.on_pick(1, turn, "5")
     assert picked.several_question == recording["question"] == cards.questions[1]
     assert picked.several_files["value"] == [str(folder / recording["file"])]
     for said in (recording["answer"], "Recorded 20", "asks the model again", "Fewer frames"):
         assert said in picked.several
+    assert cards.on_pick(1, turn, "4") == Several(), "another was picked since"
 
 
 def test_a_kind_that_the_model_never_gets_right_is_an_error(tmp_path, monkeypatch, bundled):

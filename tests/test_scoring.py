@@ -17,6 +17,11 @@ def test_one_true_answer():
     for answer in ("", "blue", "red blue", "75.0"):
         assert not scoring.score_exact(answer, "red") and not scoring.score_exact(answer, "7.50")
     assert not scoring.score_exact("", "") and not scoring.score_exact("the", "a")
+    assert scoring.score_exact("A.", "a") and not scoring.score_exact(
+        "", "a"
+    )  # a bar may be called so
+    assert scoring.vqa_accuracy("a", ["A"]) == 1 and scoring.vqa_accuracy("", ["A"]) == 0
+    assert scoring.vqa_accuracy("", ["?"]) == 0
 
 
 def test_vqa_accuracy_follows_its_definition():

@@ -107,6 +107,36 @@ def test_files_of_a_split_are_read_and_no_others(tmp_path):
         set_rows(folder, "validation")
 
 
+def test_a_split_may_be_a_folder(tmp_path):
+    for name in ("train", "test"):
+        row = {"image": photo(), "question": f"of {name}?", "answers": ["red"]}
+        (tmp_path / "default" / name).mkdir(parents=True)
+        parquet(tmp_path / "default" / name, [row], name="0000.parquet")
+    (one,) = items(Local(set_rows(tmp_path, "test")))
+    assert one.question.startswith("of test")
+    with pytest.raises(ValueError, match=r"has the splits \['test', 'train'\], not 'validation'"):
+        set_rows(tmp_path, "validation")
+
+
+def test_two_files_of_one_name_are_not_taken_for_each_other(tmp_path):
+    paths = [tmp_path / name / "0001.jpg" for name in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        photo().save(path)
+    rows = [{"image": str(path), "question": "what?", "answers": ["red"]} for path in paths]
+    (tmp_path / "questions.json").write_text(json.dumps(rows))
+    with pytest.raises(ValueError, match="are both called 0001.jpg: expected names that differ"):
+        Folder(tmp_path)
+
+
+def test_answers_may_be_columns(caplog):
+    assert asked.truths_of({"answer": ["red", "pink"], "answer_id": [1, 2]}) == ("red", "pink")
+    assert asked.truths_of({"text": ["red"], "answer_start": [4]}) == ("red",)
+    for bad in ({"start": [4]}, [{"text": "red"}]):
+        with pytest.raises(asked.BadRow, match="no answers"):
+            asked.truths_of(bad)
+
+
 @pytest.mark.parametrize("given, truths", [(4, ("4",)), (0, ("0",)), ([2, "two"], ("2", "two"))])
 def test_answers_may_be_numbers(given, truths):
     assert asked.truths_of(given) == truths

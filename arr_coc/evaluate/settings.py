@@ -135,7 +135,8 @@ def parser(about: str) -> argparse.ArgumentParser:
     what.add_argument("--weights", default="", help="Hub id or folder of ARR-COC weights (default: "
                       "none, the fixed rules alone)")  # fmt: skip
     data = p.add_argument_group("on which questions (default: drawn scenes)")
-    data.add_argument("--n", type=count, help="questions per kind; of a folder or data set, in all")
+    data.add_argument("--n", type=count,
+                      help="per kind; of a set in all, of a stream before --held-out")  # fmt: skip
     data.add_argument("--kinds", nargs="+", help=f"of scenes: {', '.join(KINDS)}; "
                            f"of the large world also {', '.join(RICHER_KINDS)}; of clips "
                            f"{', '.join(VIEWS_KINDS['clips'])}; of several pictures "

@@ -97,13 +97,17 @@ class Local:
     def _listed(self) -> Iterator[Listed]:
         """Every question of the part, checked; others are counted."""
         sizes: dict[str, tuple[int, int]] = {}
-        rows, reader = self.rows, self.rows.reader
+        rows, reader, files = self.rows, self.rows.reader, {}
         bar = tqdm(rows.texts, desc="reading", unit="row", disable=len(rows.texts) < SHOWN_FROM)
         for number, row in enumerate(bar):
             for asked in asked_of(reader, row, self.counts, number):
                 try:
                     stored = rows.stored(number, asked.page)
                     key = set_rows.picture_key(row, reader, stored, asked.page)
+                    if isinstance(stored, str) and files.setdefault(key, stored) != stored:
+                        raise ValueError(
+                            f"{stored} and {files[key]} are both called {key}: expected names that differ"
+                        )
                     if key not in sizes:
                         set_rows.check_picture(stored, rows.roots)
                         sizes[key] = set_rows.picture_size(stored, rows.roots)

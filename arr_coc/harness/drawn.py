@@ -10,6 +10,7 @@ from arr_coc.scenes.questions import KINDS
 from arr_coc.scenes.scene import make_scene
 
 LIST = "questions.json"
+TRIED = 60  # scenes for each that is wanted, after which there are too few
 
 
 def write_scenes(
@@ -37,7 +38,7 @@ def write_scenes(
     if (out / LIST).exists():
         raise ValueError(f"{out} holds {LIST} already, expected a new folder")
     out.mkdir(parents=True, exist_ok=True)
-    rows, asked_for = [], Counter(dict.fromkeys(kinds, 0))
+    first, rows, asked_for = seed, [], Counter(dict.fromkeys(kinds, 0))
     with tqdm(total=n, desc="scenes") as bar:
         while len(rows) < n:
             scene = make_scene(seed, size=size)
@@ -50,6 +51,11 @@ def write_scenes(
                 row |= {"answers": [question.answer], "kind": question.kind}
                 rows.append(row | {"boxes": [list(box) for box in question.boxes]})
                 bar.update()
+            elif seed - first >= TRIED * n:
+                raise ValueError(
+                    f"{len(rows)} of {n} scenes of {size[0]} x {size[1]} pixels ask for "
+                    f"{', '.join(kinds)} among {seed - first}: expected other kinds or a larger --size"
+                )
             seed += 1
     (out / LIST).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return dict(asked_for)

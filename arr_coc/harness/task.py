@@ -15,7 +15,6 @@ from arr_coc.evaluate.vqa import Folder
 from arr_coc.pictures import as_read
 from arr_coc.scoring import agreement, vqa_accuracy
 
-ROWS = "rows.jsonl"
 NEW_TOKENS = 32
 FORM = """\
 # Written by `python -m arr_coc.harness task`.
@@ -69,10 +68,11 @@ def write_task(source: Folder, out: Path, name: str) -> int:
     rows = [row_of(source, index) for index in range(len(source.listed))]
     out.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (out / ROWS).write_text(lines, encoding="utf-8")
+    listed = out / f"{name}.jsonl"
+    listed.write_text(lines, encoding="utf-8")
     text = FORM.format(
         name=name,
-        rows=json.dumps(str((out / ROWS).resolve())),
+        rows=json.dumps(str(listed.resolve())),
         new_tokens=NEW_TOKENS,
         instruction=json.dumps(source.instruction),
     )

@@ -38,16 +38,22 @@ SEVERAL_LEAD = (
 )
 # In the browser alone: what is said, Ask, Stop. Ask is dead while it runs, so that no second run is queued.
 SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), DEAD, ALIVE])}"
-# A run that was ended on purpose the framework calls a failure too, up to some seconds later.
-_ENDED = "if (!document.querySelector('#arr-several-stop').disabled) window.arrEnded = Date.now();"
-_ENDS_MS = 15_000
+# A run that was ended on purpose the framework calls a failure too, once its step is over, once or twice.
+_ENDED = (
+    "if (!document.querySelector('#arr-several-stop').disabled) "
+    "(window.arrEnded ??= []).push(Date.now());"
+)
+_ENDS_MS, _TWICE_MS = 60_000, 1000
 SEVERAL_STOPPED_JS = f"() => {{ {_ENDED} return {json.dumps([spoken(STOPPED), ALIVE, DEAD])}; }}"
 SEVERAL_PICKED_JS = f"() => {{ {_ENDED} return {json.dumps([spoken(), ALIVE, DEAD])}; }}"
 _KEEP = {"__type__": "update"}
-SEVERAL_FULL_JS = (
-    f"() => Date.now() - (window.arrEnded ?? 0) < {_ENDS_MS} ? {json.dumps([_KEEP] * 3)} : "
-    f"{json.dumps([spoken(results.QUEUE_FULL), ALIVE, DEAD])}"
-)
+SEVERAL_FULL_JS = f"""() => {{
+    const at = Date.now();
+    window.arrEnded = (window.arrEnded ?? []).filter((one) => at - one < {_ENDS_MS});
+    if (window.arrEnded.shift()) window.arrTold = at;
+    return at - (window.arrTold ?? 0) < {_TWICE_MS}
+        ? {json.dumps([_KEEP] * 3)} : {json.dumps([spoken(results.QUEUE_FULL), ALIVE, DEAD])};
+}}"""
 SEVERAL_PRESS_JS = "() => { document.querySelector('#arr-several-ask')?.click(); }"
 SEVERAL_OLD_JS = "() => { window.arrMoments?.another(); }"
 # The budget was dragged, typed or set by a button: the clip's answers and the map follow it.
@@ -163,13 +169,13 @@ def wire_several(
     running = pressed(handlers.on_ask, [*asked, *turn], answered, **asking)
     running.failure(None, None, said, js=SEVERAL_FULL_JS, **quick)
     picked = [card.click for card in below.several_cards]
-    overtaking = [below.several_stop.click, *picked]
-    gr.on(overtaking, handlers.on_over, turn, None, js=stamps.numbered(1, "later"), **quick)
+    later = stamps.numbered(1, "later")
+    below.several_stop.click(handlers.on_over, turn, None, js=later, **quick)
     below.several_stop.click(None, None, said, js=SEVERAL_STOPPED_JS, cancels=running, **quick)
     if picked:
         gr.on(picked, None, None, said, js=SEVERAL_PICKED_JS, cancels=running, **quick)
     for number, click in enumerate(picked):
-        click(functools.partial(cards.on_pick, number), None, answered, **quick)
+        click(functools.partial(cards.on_pick, number), turn, answered, js=later, **quick)
     # Other words, and a dragged budget, `moments.js` sees for itself. A card's own file is not another one.
     for event in ("upload", "delete", "clear"):
         getattr(below.several_files, event)(None, None, None, js=SEVERAL_OLD_JS, **quick)

@@ -33,6 +33,13 @@ class Cards:
         known = type(chosen) is int and 0 <= chosen < len(self.examples)
         return self.examples[chosen] if known else None
 
+    def noted(self, chosen: Any) -> frame.Example | None:
+        """As `example_of`, without a note of answers that were not recorded here."""
+        example = self.example_of(chosen)
+        if example is None or self.is_recorded(example):
+            return example
+        return replace(example, note="", expected_failure=False)
+
     def visited(self, inputs: Mapping[str, Any]) -> Visit:
         """What the page sent; a card's picture that is not there any more is the card's own file."""
         visit = Visit(**inputs)

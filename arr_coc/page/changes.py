@@ -64,6 +64,7 @@ class Compared(NamedTuple):
     gauges: Any = UNCHANGED
     cost: Any = UNCHANGED
     hero: Any = UNCHANGED
+    said_tensions: Any = UNCHANGED
     shown: Any = UNCHANGED
     looks: Any = UNCHANGED
     go: Any = UNCHANGED

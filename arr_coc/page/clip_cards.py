@@ -1,6 +1,7 @@
 """Clip cards: drawn clips that were compared beforehand, to be looked at without a model."""
 
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -9,6 +10,7 @@ from arr_coc.page.board import recorded_words
 from arr_coc.page.changes import Several
 from arr_coc.page.refusals import spoken
 from arr_coc.page.several_handlers import OVER
+from arr_coc.page.stamps import Turn
 from arr_coc.page.visit import PERCENT
 from arr_coc.service import recordings, several
 from arr_coc.service.loader import identity_to_come
@@ -33,8 +35,12 @@ class ClipCards:
         """What each of them was asked, in their order."""
         return [recording["question"] for recording in self.recorded[1]]
 
-    def on_pick(self, number: int) -> Several:
-        """What was recorded of a clip, with the clip and its question in place to be asked again."""
+    def on_pick(self, number: int, turn: Turn, run: Any) -> Several:
+        """What was recorded of a clip, with the clip and its question in place to be asked again.
+
+        What was asked before has lost its turn; nothing is shown where something newer has it meanwhile.
+        """
+        turn.take(run)
         about, recorded = self.recorded
         recording = recorded[number]
         path = self.folder / recording["file"]
@@ -45,6 +51,8 @@ class ClipCards:
             answer=recording["answer"],
             recorded=f"{recorded_words(about)} {AGAIN}",
         )
+        if not turn.holds(run):
+            return Several()
         return Several(
             several=shown,
             several_said=spoken(),

@@ -37,5 +37,5 @@ function arrGauges(root, trigger) {
       if (gauge.value !== gauge.getAttribute('value')) gauge.dispatchEvent(new Event('input', {bubbles: true}));
     });
   };
-  new MutationObserver(settle).observe(root, {subtree: true, attributes: true, attributeFilter: ['value']});
+  new MutationObserver(settle).observe(root, {subtree: true, attributes: true, attributeFilter: ['value', 'data-run']});
 }

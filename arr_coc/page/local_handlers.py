@@ -34,7 +34,7 @@ from arr_coc.service import intake
 
 LONGEST_QUERY = 8000  # characters; a question takes up to nine for each of its own
 MORE = 2  # times as many tokens for another look
-NOTHING_TO_SAVE = "There is no comparison to save yet: press Compare."
+NOTHING_TO_SAVE = "No comparison is kept here to save: press Compare."
 LEAST = round(100 * intake.SHARE_RANGE[0])  # percent of the visual tokens
 BY_LINK = "This link asks for {:.0%} of the visual tokens, which was not recorded: press Compare to see it."
 UNKNOWN_SIGN = (

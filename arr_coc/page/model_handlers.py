@@ -21,7 +21,7 @@ from arr_coc.page import board, drawn, frame, hero, parts, results
 from arr_coc.page.board import Shown
 from arr_coc.page.changes import UNCHANGED, Compared, Overtaken, Ready, Stopped
 from arr_coc.page.local_handlers import LocalHandlers
-from arr_coc.page.refusals import refusal, sentence_of
+from arr_coc.page.refusals import refusal, sentence_of, spoken
 from arr_coc.page.stamps import Turn, mark, stamp_of
 from arr_coc.page.visit import NO_PICTURE, Visit
 from arr_coc.service import comparing, intake, journal, token_grid
@@ -142,10 +142,11 @@ class ModelHandlers:
             yield Compared(answers=answers + stamped, looks={**looks, "stamp": stamp})
         note = self._note(visit, request, value)
         shown = board.live(request.image, value, truth, note, stamp)
-        yield Compared(**board.board(shown)._asdict(), shown=shown, looks=None, go=FREE)
+        pieces = board.board(shown)._asdict()
+        yield Compared(**pieces, said_tensions=spoken(), shown=shown, looks=None, go=FREE)
 
     def _note(self, visit: Visit, request: Request, result: comparing.ComparisonResult) -> str:
-        example = self.local.example_of(visit.card)
+        example = self.local.noted(visit.card)
         as_given = bool(example) and request.question == example.question and visit.is_usual
         note = results.remark(result, example, as_given, own=visit.is_own)
         if result["shrunk"] is None:  # nothing is said of an answer that is not there
@@ -184,8 +185,7 @@ class ModelHandlers:
         except intake.IntakeError as error:
             if self.loader.ready.is_set():
                 badge = frame.badge_failed(str(error))
-                waits = self.loader.tries_again
-                return Ready(frame.header(badge), waking=gr.update(active=waits))
+                return Ready(frame.header(badge), waking=gr.update(active=self.loader.tries_again))
             badge = frame.badge_loading(self.loader.fetched)
             return Ready(frame.header(badge), waking=gr.update(active=True))
         learned = getattr(model, "policies", None) or {}
@@ -211,7 +211,7 @@ class ModelHandlers:
         """What cutting the picture into so many tokens would cost, in a sentence; nothing is run."""
         visit, model = self.local.visited(inputs), self.loader.model
         if model is None or visit.picture is None:
-            return results.message(NOT_YET if visit.picture else NO_PICTURE)
+            return results.message(_not_yet(self.loader) if visit.picture else NO_PICTURE)
         try:
             chosen = token_grid.check(visit.native_tokens, token_grid.sizes(model))
             size = intake.size_of(visit.picture)
@@ -241,6 +241,15 @@ class ModelHandlers:
             return board.side_by_side(request.image, request.questions, wheres) + mark(stamp)
         except Exception as error:  # whatever it is, it is said in a sentence
             return sentence_of(error)
+
+
+def _not_yet(loader: Loader) -> str:
+    """Why nothing is known of the model: it comes, or it could not be loaded."""
+    try:
+        loader.get(0.0)
+    except intake.IntakeError as error:
+        return str(error) if loader.ready.is_set() else NOT_YET
+    return NOT_YET
 
 
 def _known(loader: Loader, learned: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from arr_coc.config import AUTO, NEW_TOKENS, NO_REVISION, QUESTION_TIER, TENSION
 from arr_coc.page import budgets, drawn, frame, picking, results, stamps, viewer, why
 from arr_coc.page.changes import Fresh
 from arr_coc.page.refusals import spoken
-from arr_coc.page.taken import Number, Picture
+from arr_coc.page.taken import Choice, Number, Picture
 from arr_coc.page.visit import BY_SHARE, PERCENT
 from arr_coc.service import intake, token_grid
 from arr_coc.service.recordings import Recording
@@ -64,7 +64,7 @@ _IDLE = results.answers(None, None)
 _FULL = results.message(results.QUEUE_FULL) + _IDLE
 NOT_STARTED = f"shown.includes({json.dumps(results.QUEUED)})"
 FULL_JS = (
-    "(shown) => !window.arrState.end() ? [] "  # it was overtaken: another has the page
+    "(shown) => !window.arrState.failed() ? [] "  # it was overtaken: another has the page
     f": [{NOT_STARTED} ? {json.dumps(_FULL)} : shown, {json.dumps(ALIVE)}]"
 )
 LOOKING_JS = stamps.begun("others", results.message("Looks at each question…"))
@@ -293,10 +293,10 @@ def settings() -> dict[str, Component]:
             parts["new_tokens"] = Number(
                 1, 128, NEW_TOKENS, step=1, label="Longest answer, in tokens", buttons=[]
             )
-            parts["revision"] = gr.Dropdown(
+            parts["revision"] = Choice(
                 revision_choices([]), value="", label="Revision of the ARR-COC weights"
             )
-            parts["native_tokens"] = gr.Dropdown(
+            parts["native_tokens"] = Choice(
                 [("As it is", token_grid.AS_IS)],
                 value=token_grid.AS_IS,
                 label="Visual tokens the picture is cut into (native grid)",

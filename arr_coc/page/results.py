@@ -159,7 +159,7 @@ def remark(
 def note_of(example: Example) -> str:
     """What a card's note says of its comparison."""
     note = f"An honest failure: {example.note}" if example.expected_failure else example.note
-    return f"{note} Photo: {example.credit}." if example.credit else note
+    return f"{note} Photo: {example.credit}.".lstrip() if example.credit else note
 
 
 def shown_ratio(result: ComparisonResult) -> float | None:

@@ -9,12 +9,15 @@ function arrState(root, trigger) {
   // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.5 s is within 5 s. One that computes
   // for twelve clients on two cores was found to answer within 0.1 s; one answer that is late or lost is no alarm.
   const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000, UPLOAD_MS = 120000;
+  // A run that was ended on purpose the framework calls a failure too, once its step is over, once or twice.
+  const ENDS_MS = 60000, TWICE_MS = 1000;
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
   let held = false;  // whether Compare had the focus when the run began
+  let ended = [], told = 0;  // when runs were ended on purpose of which no failure was heard yet; when one was
   let parted = false;  // the server was lost, and nothing was asked since
   // Another picture or question was picked and is on its way: until when it is waited for, whether it is a file, and
   // whether Compare was pressed meanwhile. What could be asked of the picture before.
@@ -167,8 +170,15 @@ function arrState(root, trigger) {
     if (was && !lost) say('');
     return was;
   }
+  // Whether the run that is open has failed, and not one before it that was ended on purpose.
+  function failed() {
+    const at = Date.now();
+    ended = ended.filter((one) => at - one < ENDS_MS);
+    if (ended.shift()) told = at;
+    return at - told >= TWICE_MS && end();
+  }
   function over() {
-    end();
+    if (end()) ended.push(Date.now());
     run = later();
     return {__type__: 'update', interactive: true};
   }
@@ -258,5 +268,5 @@ function arrState(root, trigger) {
     if (open && now.picture !== asked.picture) trigger('clear', {});
   }
   if (window.arrNow) look(window.arrNow);
-  return {begin, look, over, end, press, button, came, unask, run: () => String(run), later: () => String(later())};
+  return {begin, look, over, failed, press, button, came, unask, run: () => String(run), later: () => String(later())};
 }

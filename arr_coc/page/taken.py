@@ -1,5 +1,6 @@
 """Page taken: what a visitor gives, handed on as it came; handlers check it and say what is wrong."""
 
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -17,9 +18,11 @@ class Picture(gr.Image):
     def preprocess(self, payload: Any) -> str | intake.IntakeError | None:
         """The `data:` URL or the path of the file given, None, or why it is refused."""
         try:
-            return None if payload is None else source_of(payload, get_upload_folder())
+            source = None if payload is None else source_of(payload, get_upload_folder())
         except intake.IntakeError as error:  # a handler says it where the visitor looks
             return error
+        is_there = source is None or intake.is_data_url(source) or Path(source).is_file()
+        return source if is_there else intake.IntakeError(intake.GONE)
 
 
 class Number(gr.Slider):
@@ -29,4 +32,14 @@ class Number(gr.Slider):
 
     def preprocess(self, payload: Any) -> Any:
         """The number that stands in the box, or None."""
+        return payload
+
+
+class Choice(gr.Dropdown):
+    """`gr.Dropdown` that hands on what is chosen, of choices that came for a visit since forgotten too."""
+
+    is_template = True  # the browser draws a plain Dropdown
+
+    def preprocess(self, payload: Any) -> Any:
+        """The value of what is chosen, or None."""
         return payload

@@ -120,6 +120,7 @@ function arrYou(root, trigger) {
       draw('The model looks… ');
       trigger('submit', {places: round.places});
     } else if (wanted) {
+      if (round) round.waits = true;
       root.querySelectorAll('[data-you]').forEach((button) => { button.disabled = true; });
       trigger('select', {you: wanted});
     }

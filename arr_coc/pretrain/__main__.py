@@ -29,6 +29,7 @@ from accelerate import Accelerator
 from arr_coc import provenance
 from arr_coc.commands import run_command
 from arr_coc.pretrain.card import CLIPS, CLOCK, EASY_VQA, LARGE
+from arr_coc.pretrain.checkpoints import last_checkpoint
 from arr_coc.pretrain.loop import teach_readouts, train
 from arr_coc.pretrain.model import CELL
 from arr_coc.pretrain.quicker import compile_text
@@ -190,6 +191,10 @@ def score(run: Run, accelerator: Accelerator, settings: Settings) -> dict:
 
 def main(argv: Sequence[str] | None = None) -> None:
     settings = parse(argv)
+    if settings.stages and not settings.resume and last_checkpoint(settings.work):
+        raise ValueError(
+            f"{settings.work} holds an earlier run; --resume goes on with it, else name another --work"
+        )
     accelerator = start_accelerator(device=settings.device, float32=settings.float32)
     torch.set_num_threads(settings.threads)  # after accelerate, which may set its own number
     run = begin(settings)

@@ -161,6 +161,8 @@ def publish(run: Run, *, folder: Path, trained_on: str, scores: dict | None = No
     (folder / TRAINING).write_text(json.dumps(facts, indent=1) + "\n")
     if scores:
         (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
+    else:  # those of earlier weights
+        (folder / "scores.json").unlink(missing_ok=True)
 
 
 def save_readouts(heads: Heads, folder: Path) -> None:

@@ -9,7 +9,7 @@ from PIL import Image
 from arr_coc.scenes.drawing import Rng
 from arr_coc.scenes.hands import HOME
 from arr_coc.scenes.moments import ClipQuestion
-from arr_coc.scenes.scene import Scene, make_scene
+from arr_coc.scenes.scene import TEST_SEED, Scene, make_scene
 from arr_coc.scenes.wordings import ORDINALS, worded
 
 MOST, FEWEST = 6, 2
@@ -34,11 +34,14 @@ def make_several(
     """`count` scenes of the small world, each by `hand`; a pure function of its arguments.
 
     Raises:
-        ValueError: for a count outside 2 to 6, and as `scene.make_scene`.
+        ValueError: for a count outside 2 to 6, a development seed of which a later picture would be a
+            test scene, and as `scene.make_scene`.
     """
     if not FEWEST <= count <= MOST:
         raise ValueError(f"count {count} is outside {FEWEST} to {MOST}")
     seeds = [seed + number * SEED_STRIDE for number in range(count)]
+    if seed < TEST_SEED <= seeds[-1]:
+        raise ValueError(f"picture {count} of seed {seed:,} would be the test scene {seeds[-1]:,}")
     scenes = [make_scene(one, size=size, hand=hand, kinds=READ_KINDS) for one in seeds]
     rng = np.random.default_rng((seed, count))
     found = (*_ask_which(rng, scenes), *_ask_what(scenes))

@@ -33,6 +33,7 @@ SHARE_RANGE = (0.05, 1.0)
 BUDGET_RANGE = (MINIMUM_BUDGET, 16_384)
 NEW_TOKENS_RANGE = (1, 256)
 
+GONE = "The picture's file is not there (any more); choose it again."
 READABLE = "JPEG, PNG, WEBP or AVIF"
 REFUSED = {
     "HEIC": "This is a HEIC photo, which browsers and this page cannot read; export it as JPEG.",
@@ -260,7 +261,7 @@ def read(source: str | Path | bytes) -> bytes:
     try:
         path = Path(source)
         if not path.is_file():
-            raise IntakeError("The picture's file is not there (any more); choose it again.")
+            raise IntakeError(GONE)
         if path.stat().st_size > MAX_BYTES:
             raise _too_big(path.stat().st_size)
         return path.read_bytes()

@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
@@ -160,12 +160,16 @@ class Counts:
 def truths_of(answers: object) -> tuple[str, ...]:
     """Answers as sets give them: one string or number, several, or records with an `answer`.
 
+    Of columns, as a record of lists has them, `answer` or `text`.
+
     Raises:
         BadRow: where there are none.
     """
+    if isinstance(answers, Mapping):
+        answers = answers.get("answer", answers.get("text"))
     is_one = isinstance(answers, str | int | float)
     several = [answers] if is_one else list(answers) if isinstance(answers, Iterable) else []
-    truths = (each["answer"] if isinstance(each, dict) else each for each in several)
+    truths = (each.get("answer") if isinstance(each, Mapping) else each for each in several)
     truths = tuple(str(truth).strip() for truth in truths if truth is not None)
     truths = tuple(truth for truth in truths if truth)
     if not truths:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,7 @@ from arr_coc.sets.readers import READERS, Reader, reader_for
 UNREADABLE = "with a picture that cannot be read"
 # Where the pictures of a Visual-CoT copy lie, if nobody says.
 PICTURE_FOLDERS = (".", "images", "cot_image_data")
-ORIENTATION, FIRST_TURNED = (
-    0x0112,
-    5,
-)  # EXIF's tag, and the least value that lays a picture on its side
+ORIENTATION, TURNED = 0x0112, range(5, 9)  # EXIF's tag, and what lays a picture on its side
 BUFFER = 1000  # rows of a stream that are shuffled among each other
 
 
@@ -110,8 +108,11 @@ def picture_size(stored: Any, roots: Sequence[Path] = ()) -> tuple[int, int]:
         return open_picture(stored).size
     try:
         with Image.open(_file(stored, roots)) as image:
-            turned = image.getexif().get(ORIENTATION, 1) >= FIRST_TURNED
-            return image.size[::-1] if turned else image.size
+            with suppress(Exception):  # damaged EXIF says nothing, as in `pictures`
+                return (
+                    image.size[::-1] if image.getexif().get(ORIENTATION) in TURNED else image.size
+                )
+            return image.size
     except Exception as error:  # a decoder raises anything on a damaged file
         raise _unreadable(error) from error
 
@@ -253,9 +254,11 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 SPLITS = {"train", "training", "validation", "valid", "val", "dev", "test"}
 
 
-def _split_of(name: str) -> str:
-    """A file's name up to the first dash: `test` of test.parquet and of test-0-of-2.parquet."""
-    return Path(name).stem.split("-")[0]
+def _split_of(name: str, folder: Path) -> str:
+    """A file's name up to the first dash, `test` of test-0-of-2.parquet, or a split's folder around it."""
+    own = Path(name).stem.split("-")[0]
+    within = Path(name).parent.parts[len(folder.parts) :]
+    return own if own in SPLITS else next((f for f in reversed(within) if f in SPLITS), own)
 
 
 def set_rows(
@@ -264,7 +267,7 @@ def set_rows(
     """The rows of a parquet file, a folder of them, or a `save_to_disk` folder."""
     datasets = _library()
     files = sorted(glob.glob(str(path / "**/*.parquet"), recursive=True)) or [str(path)]
-    of_split = [name for name in files if _split_of(name) == split]
+    of_split = [name for name in files if _split_of(name, path) == split]
     try:
         if path.is_dir() and not list(path.glob("**/*.parquet")):
             found = datasets.load_from_disk(str(path))
@@ -273,7 +276,7 @@ def set_rows(
                     raise ValueError(f"{path} has the splits {sorted(found)}, not {split!r}")
                 found = found[split]
         else:
-            named = {_split_of(name) for name in files}
+            named = {_split_of(name, path) for name in files}
             if not of_split and path.is_dir() and named & SPLITS:
                 raise ValueError(f"{path} has the splits {sorted(named)}, not {split!r}")
             found = datasets.Dataset.from_parquet(of_split or files)
