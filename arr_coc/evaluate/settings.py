@@ -182,9 +182,8 @@ def parser(about: str) -> argparse.ArgumentParser:
     how = p.add_argument_group("how")
     how.add_argument("--resume", action="store_true", help="add to the rows in OUT")
     how.add_argument("--new-weights", action="store_true",
-                     help="with --resume: where OUT's rows are of other ARR-COC weights, keep those "
-                          "of methods that use none of the parts that changed, and ask the others "
-                          "anew")  # fmt: skip
+                     help="with --resume: of rows by other ARR-COC weights keep those of methods that "
+                          "use none of the parts that changed, and ask the others anew")  # fmt: skip
     how.add_argument("--batch", type=count, help="questions answered at once")
     how.add_argument("--block", type=count, default=QUESTIONS_PER_BLOCK,
                      help="questions between two checkpoints; of drawn scenes always about "
