@@ -38,22 +38,14 @@ SEVERAL_LEAD = (
 )
 # In the browser alone: what is said, Ask, Stop. Ask is dead while it runs, so that no second run is queued.
 SEVERAL_LOOKS_JS = f"() => {json.dumps([spoken(LOOKING), DEAD, ALIVE])}"
-# A run that was ended on purpose the framework calls a failure too, once its step is over, once or twice.
-_ENDED = (
-    "if (!document.querySelector('#arr-several-stop').disabled) "
-    "(window.arrEnded ??= []).push(Date.now());"
-)
-_ENDS_MS, _TWICE_MS = 60_000, 1000
+_ENDED = "if (!document.querySelector('#arr-several-stop').disabled) window.arrState.several.add();"
 SEVERAL_STOPPED_JS = f"() => {{ {_ENDED} return {json.dumps([spoken(STOPPED), ALIVE, DEAD])}; }}"
 SEVERAL_PICKED_JS = f"() => {{ {_ENDED} return {json.dumps([spoken(), ALIVE, DEAD])}; }}"
 _KEEP = {"__type__": "update"}
-SEVERAL_FULL_JS = f"""() => {{
-    const at = Date.now();
-    window.arrEnded = (window.arrEnded ?? []).filter((one) => at - one < {_ENDS_MS});
-    if (window.arrEnded.shift()) window.arrTold = at;
-    return at - (window.arrTold ?? 0) < {_TWICE_MS}
-        ? {json.dumps([_KEEP] * 3)} : {json.dumps([spoken(results.QUEUE_FULL), ALIVE, DEAD])};
-}}"""
+SEVERAL_FULL_JS = (
+    f"() => window.arrState.several.was() ? {json.dumps([_KEEP] * 3)} : "
+    f"{json.dumps([spoken(results.QUEUE_FULL), ALIVE, DEAD])}"
+)
 SEVERAL_PRESS_JS = "() => { document.querySelector('#arr-several-ask')?.click(); }"
 SEVERAL_OLD_JS = "() => { window.arrMoments?.another(); }"
 # The budget was dragged, typed or set by a button: the clip's answers and the map follow it.

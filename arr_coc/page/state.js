@@ -2,6 +2,18 @@
    Results carry a stamp (.arr-of); what does not match the page fades and says why (data-stale), to the eye and
    to a screen reader. While a run is open the server is asked whether it still lives. */
 function arrState(root, trigger) {
+  // A run that was ended on purpose the framework calls a failure too, once its step is over, once or twice.
+  const ENDS_MS = 60000, TWICE_MS = 1000;
+  function endings() {
+    let ended = [], told = 0;  // when runs were of which no failure was heard yet; when one was
+    function was() {  // whether a failure is that of such a run
+      const at = Date.now();
+      ended = ended.filter((one) => at - one < ENDS_MS);
+      if (ended.shift()) told = at;
+      return at - told < TWICE_MS;
+    }
+    return {add: () => { ended.push(Date.now()); }, was};
+  }
   const PIECES = {
     'arr-hero': 'Sentence', 'arr-look': 'Map', 'arr-answers': 'Answers', 'arr-strip': 'What they cost', 'arr-saw': 'What each look saw', 'arr-maps': 'Reasons',
     'arr-gauges': 'Tensions', 'arr-cost': 'Chart of times', 'arr-side': 'Maps of other questions',
@@ -9,15 +21,13 @@ function arrState(root, trigger) {
   // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.5 s is within 5 s. One that computes
   // for twelve clients on two cores was found to answer within 0.1 s; one answer that is late or lost is no alarm.
   const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000, UPLOAD_MS = 120000;
-  // A run that was ended on purpose the framework calls a failure too, once its step is over, once or twice.
-  const ENDS_MS = 60000, TWICE_MS = 1000;
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
   let held = false;  // whether Compare had the focus when the run began
-  let ended = [], told = 0;  // when runs were ended on purpose of which no failure was heard yet; when one was
+  const ends = endings(), several = endings();  // of the comparison; of the clips' section
   let parted = false;  // the server was lost, and nothing was asked since
   // Another picture or question was picked and is on its way: until when it is waited for, whether it is a file, and
   // whether Compare was pressed meanwhile. What could be asked of the picture before.
@@ -171,14 +181,9 @@ function arrState(root, trigger) {
     return was;
   }
   // Whether the run that is open has failed, and not one before it that was ended on purpose.
-  function failed() {
-    const at = Date.now();
-    ended = ended.filter((one) => at - one < ENDS_MS);
-    if (ended.shift()) told = at;
-    return at - told >= TWICE_MS && end();
-  }
+  const failed = () => !ends.was() && end();
   function over() {
-    if (end()) ended.push(Date.now());
+    if (end()) ends.add();
     run = later();
     return {__type__: 'update', interactive: true};
   }
@@ -268,5 +273,5 @@ function arrState(root, trigger) {
     if (open && now.picture !== asked.picture) trigger('clear', {});
   }
   if (window.arrNow) look(window.arrNow);
-  return {begin, look, over, failed, press, button, came, unask, run: () => String(run), later: () => String(later())};
+  return {begin, look, over, failed, several, press, button, came, unask, run: () => String(run), later: () => String(later())};
 }

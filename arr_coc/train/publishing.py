@@ -54,8 +54,11 @@ def publish(
 ) -> None:
     """Write the weights to `out`, and the record after those of `runs_of` what they came from."""
     weights.save_components(parts, out, base=host.name, **host.identity())
-    runs = json.dumps({"runs": [*earlier, record]}, indent=1)
-    (out / weights.TRAINING).write_text(runs + "\n")
+    _write_runs(out, [*earlier, record])
+
+
+def _write_runs(out: Path, runs: Sequence[Record]) -> None:
+    (out / weights.TRAINING).write_text(json.dumps({"runs": runs}, indent=1) + "\n")
 
 
 def host_with_weights(base: str | None, name: str | None, what: str) -> ARRCOCQwen:
@@ -97,5 +100,5 @@ def publish_numbers(
     weights.save_components(parts.with_numbers(**numbers), out, base=base, **host.identity())
     source = of or weights.default_weights(host.is_bundled)
     if runs := runs_of(Path(source) if source else None):
-        (out / weights.TRAINING).write_text(json.dumps({"runs": runs}, indent=1) + "\n")
+        _write_runs(out, runs)
     (out / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n")
