@@ -119,6 +119,20 @@ def ask(tab, question=None):
     tab.locator("#arr-go").click()
 
 
+def typed(tab, name, value):
+    """A number typed beside a slider; once more where the slider, just unfolded, is still being filled."""
+    number, slider = (
+        tab.get_by_label(f"{kind} for {name}") for kind in ("number input", "range slider")
+    )
+    for _ in range(5):
+        number.fill(value)
+        number.press("Tab")
+        tab.wait_for_timeout(500)
+        if slider.input_value() == value:
+            break
+    expect(slider).to_have_value(value)
+
+
 def another_picture(tab):
     """A drawn picture in place of the card; returns its chips (the card had some of its own)."""
     before = tab.locator(BOX).input_value()

@@ -17,6 +17,7 @@ from test_browser import (
     deadline,
     finished,
     look_data,
+    typed,
     visit,
     watched,
 )
@@ -95,7 +96,7 @@ def test_what_other_tensions_or_settings_gave_fades(tab):
     tab.locator("#arr-reset").click()
     fresh(tab)
     tab.locator("#arr-advanced button").first.click()
-    tab.get_by_label("Longest answer, in tokens").first.fill("5")
+    typed(tab, "Longest answer, in tokens", "5")
     stale(tab, "look").to_have_attribute("data-stale", "with other settings")
 
 

@@ -19,6 +19,7 @@ from test_browser import (
     clean,
     finished,
     look_data,
+    typed,
     visit,
 )
 
@@ -122,20 +123,6 @@ def test_two_recorded_runs_are_no_verdict_on_speed(tab):
         words = tab.locator(part).inner_text()
         assert "edians of 2 runs" in words and "vary" in words
         assert not any(word in words for word in ("faster", "slower", "as soon", "about the same"))
-
-
-def typed(tab, name, value):
-    """A number typed beside a slider; once more where the slider, just unfolded, is still being filled."""
-    number, slider = (
-        tab.get_by_label(f"{kind} for {name}") for kind in ("number input", "range slider")
-    )
-    for _ in range(5):
-        number.fill(value)
-        number.press("Tab")
-        tab.wait_for_timeout(500)
-        if slider.input_value() == value:
-            break
-    expect(slider).to_have_value(value)
 
 
 @pytest.mark.slow
