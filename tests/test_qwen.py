@@ -125,6 +125,21 @@ def test_no_inference_mode_leaks_into_the_consumer(tiny, picture):
         assert not torch.is_inference_mode_enabled()
 
 
+def test_a_finished_answer_is_worked_out_by_whoever_asks(tiny, picture, monkeypatch):
+    """Another thread's operations begin later on a CPU; only snapshots need one."""
+    workers, prepare = [], type(tiny).prepare
+    monkeypatch.setattr(
+        type(tiny),
+        "prepare",
+        lambda *given: workers.append(threading.current_thread()) or prepare(*given),
+    )
+    answer = tiny.generate(picture, QUESTION, max_new_tokens=2)
+    *_, streamed = tiny.stream(picture, QUESTION, max_new_tokens=2)
+    assert answer.text == streamed.text and answer.done
+    assert workers[0] is threading.current_thread() is not workers[1]
+    assert not torch.is_inference_mode_enabled()
+
+
 def test_the_deadline_stops_decoding_with_what_there_is(tiny, picture):
     answer = tiny.generate(picture, QUESTION, max_new_tokens=1000, deadline_s=0.0)
     assert answer.done and answer.measures.new_tokens < 1000

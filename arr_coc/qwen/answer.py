@@ -93,8 +93,8 @@ def without_state(realization: Realization | Moments) -> Realization | Moments:
 
 
 class Run:
-    """One answer on its way. The work runs in a thread of its own: autograd modes are thread-local
-    and would otherwise leak into the consumer between two snapshots."""
+    """One answer on its way. For snapshots the work runs in a thread of its own: autograd modes are
+    thread-local and would otherwise leak into the consumer between two of them."""
 
     def __init__(
         self,
@@ -139,18 +139,29 @@ class Run:
         except queue.Empty:
             raise TimeoutError(f"the model said nothing for {STREAM_TIMEOUT_S:g} s") from None
 
+    def finished(self) -> Answer:
+        """The finished answer, worked out in the caller's thread.
+
+        A thread more has helpers of its own; more of them than cores rest between two operations.
+        """
+        with self.host.lock:
+            return self._made()
+
     def _work(self) -> None:
         try:
             while not self.host.lock.acquire(timeout=TURN_S):
                 if self.stop.is_set():
                     return
             try:
-                with torch.inference_mode():
-                    self.out.put(self.host.once_more_if_narrow(self._answer))
+                self.out.put(self._made())
             finally:
                 self.host.lock.release()
         except BaseException as error:  # handed to the consumer, whatever it is
             self.out.put(error)
+
+    def _made(self) -> Answer:
+        with torch.inference_mode():
+            return self.host.once_more_if_narrow(self._answer)
 
     def _answer(self) -> Answer:
         self.seconds, self.realization = dict.fromkeys(STAGES, 0.0), None
@@ -243,7 +254,7 @@ class Run:
         self.seconds["prefill"] += first - start
         self.seconds["decode"] = end - first
         measures = self._measures(streamer, sum(counts), ask, ids.shape[1])
-        ended = self._ended(streamer.ids, stop)
+        ended = _ended(host, streamer.ids, stop)
         measures = replace(
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
         )
@@ -260,14 +271,6 @@ class Run:
             times.note(paying.FULL, tokens, seconds, way)
         elif not any(view.fallback for view in views):
             times.note(paying.FOCUSED, tokens, seconds, way)
-
-    def _ended(self, ids: list[int], stop: Stop) -> str:
-        """Why no more tokens came. An end token counts before a deadline that it just met."""
-        ends = self.host.model.generation_config.eos_token_id
-        ends = ends if isinstance(ends, list) else [ends]
-        if ids and ids[-1] in ends:
-            return "end"
-        return "time" if stop.late else "length"
 
     def _measures(
         self, streamer: "Streamer", visual_tokens: int, ask: Ask | Views, prompt_length: int
@@ -290,6 +293,15 @@ class Run:
         if self.stop.is_set() and name != "decode":  # which ends by itself, with what there is
             raise InterruptedError("the consumer left")
         self.out.put(Answer(text, name, realization=self.realization))
+
+
+def _ended(host: QwenHost, ids: list[int], stop: Stop) -> str:
+    """Why no more tokens came. An end token counts before a deadline that it just met."""
+    ends = host.model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    if ids and ids[-1] in ends:
+        return "end"
+    return "time" if stop.late else "length"
 
 
 def _way(host: QwenHost, config: Config | None, blocks: int) -> str:

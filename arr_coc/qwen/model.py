@@ -91,8 +91,7 @@ class ARRCOCQwen(QwenHost):
         self, image: Given, question: str, use_arr_coc: bool = True, **options: Any
     ) -> Answer:
         """The finished `Answer`; arguments as `stream`."""
-        *_, answer = self.stream(image, question, use_arr_coc=use_arr_coc, **options)
-        return answer
+        return self._run(image, question, use_arr_coc, **options).finished()
 
     def stream(
         self,
@@ -125,11 +124,25 @@ class ARRCOCQwen(QwenHost):
         Raises:
             ValueError: for an empty question, a budget that does not fit, or too many new tokens.
         """
+        asked = image, question, use_arr_coc, config, max_new_tokens, deadline_s, grid, text
+        yield from self._run(*asked).snapshots()
+
+    def _run(
+        self,
+        image: Given,
+        question: str,
+        use_arr_coc: bool,
+        config: Config | None = None,
+        max_new_tokens: int = NEW_TOKENS,
+        deadline_s: float = DEADLINE_S,
+        grid: tuple[int, int] | None = None,
+        text: str | None = None,
+    ) -> Run:
+        """Arguments and errors as `stream`."""
         check_new_tokens(max_new_tokens)
         _check_question(question)
         spending = (config or Config()) if use_arr_coc else None
-        run = Run(self, image, question, spending, max_new_tokens, deadline_s, grid, text)
-        yield from run.snapshots()
+        return Run(self, image, question, spending, max_new_tokens, deadline_s, grid, text)
 
     def generate_batch(
         self,
