@@ -140,10 +140,8 @@ class Run:
             raise TimeoutError(f"the model said nothing for {STREAM_TIMEOUT_S:g} s") from None
 
     def finished(self) -> Answer:
-        """The finished answer, worked out in the caller's thread.
-
-        A thread more has helpers of its own; more of them than cores rest between two operations.
-        """
+        """The finished answer, in the caller's thread: one more would have helpers of its own, and
+        more of those than cores rest between two operations."""
         with self.host.lock:
             return self._made()
 
