@@ -12,6 +12,7 @@ log = logging.getLogger(__name__)
 
 ORIENTATION = 0x0112  # the EXIF tag
 LONGEST = 200  # times its shorter side: what the stock processor takes
+WIDE = ("F", "I")  # modes of pixels that may be none of 8 or 16 bits
 DRAFT = (64, 64)  # a JPEG is read whole at any size; this one is quick to make of it
 
 
@@ -67,6 +68,8 @@ def why_unreadable(source: Path | IO[bytes]) -> str | None:
             size = picture.size  # a draft is smaller
             picture.draft("RGB", DRAFT)
             picture.load()
+            if picture.mode in WIDE:
+                as_read(picture)  # says which pixels cannot be shown
             return too_long(size)
     except Exception as error:  # a decoder raises anything on a damaged file
         return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -68,3 +68,13 @@ def test_pictures_that_cannot_be_read_are_named_and_counted_at_the_start(tmp_pat
     assert why_unreadable(tmp_path / "banner.jpg") == said
     with pytest.raises(ValueError, match="1 of 1 pictures"):
         Folder(folder_of(tmp_path, "gone.png"), skip_bad=True)
+
+
+def test_pixels_that_cannot_be_shown_are_found_before_they_are_wanted(tmp_path):
+    values = np.full((8, 8), 70_000)
+    Image.fromarray(values.astype(np.float32), "F").save(tmp_path / "float.tiff")
+    Image.fromarray(values.astype(np.int32), "I").save(tmp_path / "wide.tiff")
+    Image.fromarray((values // 2).astype(np.int32), "I").save(tmp_path / "grey.tiff")
+    assert "floating-point" in why_unreadable(tmp_path / "float.tiff")
+    assert "over 16 bits" in why_unreadable(tmp_path / "wide.tiff")
+    assert why_unreadable(tmp_path / "grey.tiff") is None
