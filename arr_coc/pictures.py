@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 log = logging.getLogger(__name__)
 
-ORIENTATION = 0x0112  # the EXIF tag
+ORIENTATION, SIDEWAYS = 0x0112, range(5, 9)  # the EXIF tag; by which rows and columns change places
 LONGEST = 200  # times its shorter side: what the stock processor takes
 WIDE = ("F", "I")  # modes of pixels that may be none of 8 or 16 bits
 DRAFT = (64, 64)  # a JPEG is read whole at any size; this one is quick to make of it
@@ -57,6 +57,15 @@ def _upright(picture: Image.Image) -> Image.Image:
         return ImageOps.exif_transpose(picture) if turned else picture
     except Exception:  # broken EXIF is no reason to refuse sound pixels
         return picture
+
+
+def upright_size(picture: Image.Image) -> tuple[int, int]:
+    """Width and height of a picture as `as_read` gives it, of its header alone."""
+    try:
+        is_sideways = picture.getexif().get(ORIENTATION) in SIDEWAYS
+    except Exception:  # as in `_upright`
+        is_sideways = False
+    return picture.size[::-1] if is_sideways else picture.size
 
 
 def why_unreadable(source: Path | IO[bytes]) -> str | None:

@@ -8,21 +8,19 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from arr_coc.pictures import as_read, found_in, too_long, why_unreadable
+from arr_coc.pictures import as_read, found_in, too_long, upright_size, why_unreadable
 from arr_coc.sets.asked import BadRow
 from arr_coc.sets.readers import READERS, Reader, reader_for
 
 UNREADABLE = "with a picture that cannot be read"
 # Where the pictures of a Visual-CoT copy lie, if nobody says.
 PICTURE_FOLDERS = (".", "images", "cot_image_data")
-ORIENTATION, TURNED = 0x0112, range(5, 9)  # EXIF's tag, and what lays a picture on its side
 BUFFER = 1000  # rows of a stream that are shuffled among each other
 
 
@@ -108,11 +106,7 @@ def picture_size(stored: Any, roots: Sequence[Path] = ()) -> tuple[int, int]:
         return open_picture(stored).size
     try:
         with Image.open(_file(stored, roots)) as image:
-            with suppress(Exception):  # damaged EXIF says nothing, as in `pictures`
-                return (
-                    image.size[::-1] if image.getexif().get(ORIENTATION) in TURNED else image.size
-                )
-            return image.size
+            return upright_size(image)
     except Exception as error:  # a decoder raises anything on a damaged file
         raise _unreadable(error) from error
 
