@@ -59,6 +59,9 @@ SCHEMA = pa.schema(
         ("overlap_cut", pa.float32()),
     ]
 )
+# What differs in every row makes most of a file: it is kept to so many decimals, of nats and seconds.
+ROUNDED, DECIMALS = ("entropy", "seconds"), 4
+ZSTD_LEVEL = 19  # written once, kept for good
 KEY = ("picture", "index", "detail", "method", "budget")
 ORDER = ("detail", "picture", "index", "method", "budget")
 
@@ -114,8 +117,12 @@ def forget(out: Path, methods: Sequence[str]) -> None:
 
 def _write(table: pa.Table, path: Path) -> None:
     """Written aside and renamed, so that a file is whole or not there."""
+    for name in ROUNDED:
+        at = table.schema.get_field_index(name)
+        column = pc.round(table.column(name), DECIMALS)
+        table = table.set_column(at, table.schema.field(at), column)
     aside = path.with_suffix(".writing")
-    pq.write_table(table, aside, compression="zstd")
+    pq.write_table(table, aside, compression="zstd", compression_level=ZSTD_LEVEL)
     aside.replace(path)
 
 
