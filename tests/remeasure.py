@@ -40,14 +40,15 @@ MANNERS = {"plain": "plain", "lower": "lower", "bare": "bare", "please": "please
 
 
 def scenes_steps(many: int, few: int) -> dict[str, str]:
-    """`results/scenes`: `many` questions a kind of five methods at a fifth, `few` of all else.
+    """`results/scenes`: `many` questions a kind of five methods at a fifth, `few` of most else.
 
-    Half as many of share "auto": its aim is half a point.
+    As many of ARR-COC at the other budgets, whose aims are near stock; half as many of share "auto".
     """
     base = f"{EVALUATE} {WEIGHTS} {ANY} --out results/scenes"
     return {
         "every method": f"{base} --block 4 --n {few} --budgets 0.2 {EVERY}",
         "budgets": f"{base} --n {few} --budgets 0.05 0.1 0.4 {FOUR} arr-coc-after",
+        "budgets, ARR-COC": f"{base} --n {many} --budgets 0.05 0.1 0.4 --methods stock arr-coc",
         "budgets, nothing trained": f"{base} --n {few} --budgets 0.05 0.1 0.4 --methods arr-coc-free",
         "by need": f"{base} --n {many // 2} --budgets 0.2 --methods stock arr-coc arr-coc-auto",
         "a fifth": f"{base} --n {many} --budgets 0.2 {FOUR} cdpruner",
@@ -62,10 +63,10 @@ def time_step(few: int) -> dict[str, str]:
     return {"time": f"{alone} {WEIGHTS} {asked} --out results/scenes"}
 
 
-def other_steps(few: int) -> dict[str, str]:
+def other_steps(many: int, few: int) -> dict[str, str]:
     """Other sizes, hands, data, clips and pictures; what the parts are worth; the tensions."""
     start, small = f"{EVALUATE} {WEIGHTS}", ANY.replace("1024 1024", "512 512")
-    steps = {"512": f"{start} {small} --n 20 --budgets 0.2 {FOUR} --out results/scenes-512"}
+    steps = {"512": f"{start} {small} --n {many} --budgets 0.2 {FOUR} --out results/scenes-512"}
     for side, n in ((512, 60), (1024, 40)):
         world = LARGE.replace("1024 1024", f"{side} {side}")
         asked = f"{start} {world} {HELD_OUT} --n {n} --budgets 0.2 {FOUR}"
@@ -126,7 +127,7 @@ def first_word_steps() -> dict[str, str]:
 def steps(many: int, few: int) -> dict[str, str]:
     """Every step by its name, those that must have the machine for themselves last."""
     return {
-        **scenes_steps(many, few), **other_steps(few), **base_steps(few), **time_step(few),
+        **scenes_steps(many, few), **other_steps(many, few), **base_steps(few), **time_step(few),
         **first_word_steps(),
     }  # fmt: skip
 
@@ -136,8 +137,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="print the commands, run none")
     parser.add_argument("--only", nargs="+", metavar="STEP", help="some of the steps")
-    parser.add_argument("--many", type=int, default=100,
-                        help="questions a kind of five methods (default %(default)s)")  # fmt: skip
+    parser.add_argument("--many", type=int, default=300,
+                        help="questions a kind of ARR-COC and its peers (default %(default)s)")  # fmt: skip
     parser.add_argument("--few", type=int, default=8,
                         help="questions a kind of most else (default %(default)s)")  # fmt: skip
     parser.add_argument("--workers", type=int, default=2, help="(default %(default)s)")

@@ -344,6 +344,14 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert len(measured) == 8 and store.read_rows(out).num_rows == last.num_rows
 
 
+def test_rows_keep_what_differs_everywhere_to_four_decimals(tmp_path):
+    row = {"picture": "a", "index": 0, "detail": 1.0, "method": "stock", "budget": 1.0}
+    store.write_part(tmp_path, 0, 0, [row | {"entropy": 0.123456, "seconds": None}])
+    (found,) = store.merge_parts(tmp_path).to_pylist()
+    assert found["entropy"] == pytest.approx(0.1235, abs=1e-7) and found["seconds"] is None
+    assert store.read_rows(tmp_path).schema == store.SCHEMA
+
+
 def test_new_weights_ask_anew_only_what_their_changed_parts_touch(tmp_path, monkeypatch, bundled):
     measured, real = [], evaluate_rows.measure_items
     monkeypatch.setattr(

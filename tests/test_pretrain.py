@@ -183,6 +183,13 @@ def test_easy_vqa_joins_the_mixture():
     assert all(question.kind == "easy_vqa" for about in questions for question in about)
 
 
+def test_a_batch_has_no_more_pictures_than_seeds_of_its_own(monkeypatch):
+    monkeypatch.setattr(data, "SEEDS_PER_BATCH", 2)
+    view = next(v for v in VIEWS if v.source == "scenes")
+    tokens = 5 * view.size[0] * view.size[1] // CELL**2
+    assert len(data.Batches([view], tokens=tokens, steps=1, first_seed=0)[0].images) == 2
+
+
 def test_processes_draw_different_batches_of_the_same_shape():
     def batch(rank):
         return data.Batches(VIEWS, tokens=64, steps=4, first_seed=0, rank=rank, world=2)[1]

@@ -235,6 +235,33 @@ def test_the_cauldron_has_turns_about_one_picture(tmp_path):
     assert found[0].ref.picture == found[1].ref.picture, "named by its bytes"
 
 
+def test_lettered_choices_of_the_cauldron_belong_to_the_question(tmp_path):
+    asked_for = (
+        "Question: Which is red?\nChoices:\nA. The box.\nB. The wall.\nAnswer with the letter."
+    )
+    turns = [
+        {"user": "What is <|image_pad|>?", "assistant": "A mark.", "source": "ai2d"},
+        {"user": asked_for, "assistant": "Answer: A", "source": "ai2d"},
+    ]
+    rows = [{"images": [{"bytes": jpeg(photo()), "path": None}], "texts": turns}]
+    source = Local(set_rows(parquet(tmp_path, rows, "images"), "train"), skip_bad=True)
+    (one,) = items(source)
+    assert (one.question, one.truths) == (asked_for, ("A",)), "the turn after a bad one is asked"
+    assert source.about["left_out"] == {"with a mark of the chat template": 1}
+
+
+def test_a_set_names_pictures_in_its_folder_or_beside_it(tmp_path):
+    rows = {
+        "image": ["in.jpg", "set/in.jpg"],
+        "question": ["what?", "which?"],
+        "answer": ["a", "b"],
+    }
+    (tmp_path / "set").mkdir()
+    photo().save(tmp_path / "set" / "in.jpg")
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "set" / "train.parquet")
+    assert len(items(Local(set_rows(tmp_path / "set", "train")))) == 2
+
+
 def test_a_plain_folder_may_have_boxes(tmp_path):
     photo().save(tmp_path / "a.jpg", quality=95)
     row = {"image": "a.jpg", "question": "What colour is it?", "answers": ["red"]}

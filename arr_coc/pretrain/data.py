@@ -45,7 +45,7 @@ KIND_SHARES = {"colour": 0.25, "exists": 0.3, "where": 0.25, "leftmost": 0.8, "s
 KIND_SHARES |= {"attribute": 0.6, "beside": 0.6, "board_row": 0.7, "chart_value": 0.5}
 KIND_SHARES |= {"count_colour": 0.4, "bar": 0.7}
 Asked = Question | ClipQuestion
-SEEDS_PER_BATCH = 1024  # more than a batch has pictures: batches share no scene
+SEEDS_PER_BATCH = 1024  # the most pictures of a batch: batches share no scene
 # In this share of the scenes small things are as large as in evaluation, in the others they are drawn
 # at a factor from the range.
 PLAIN_DETAIL_SHARE, DETAIL_RANGE = 0.5, (0.7, 2.0)
@@ -138,8 +138,7 @@ class Batches(Dataset):
         view = self._view(step)
         pixels = view.size[0] * view.size[1] * view.blocks
         count = max(1, self.tokens * CELL**2 // pixels)
-        if view.pictures is not None:
-            count = min(count, view.pictures)
+        count = min(count, SEEDS_PER_BATCH if view.pictures is None else view.pictures)
         number = step * self.world + self.rank
         rng = np.random.default_rng((self.first_seed, number, 1))
         per_picture = int(QUESTIONS_PER_TOKEN * self.tokens) // count

@@ -12,6 +12,7 @@ from arr_coc.sets.asked import NO_ANSWERS, Asked, BadRow, boxes_of, truths_of
 
 Row = Mapping[str, Any]
 DOCUMENT = (1000.0, 1000.0)  # BoundingDocs measures every page in thousandths
+CHOICES = "\nChoices:"  # heads the lettered lines of a turn of The Cauldron
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,12 @@ def _bounding_docs(row: Row) -> Iterable[Asked | BadRow]:
         boxes = tuple((x, y, x + w, y + h) for w, h, x, y in located)
         try:
             question, truths = _question(entry), truths_of([answer["value"] for answer in answers])
+            kind = str(row.get("source") or "all")
+            asked = Asked(question, truths, boxes, DOCUMENT, kind, page - 1)
         except BadRow as bad:
             yield bad
-            continue
-        yield Asked(question, truths, boxes, DOCUMENT, str(row.get("source") or "all"), page - 1)
+        else:
+            yield asked
 
 
 def _cauldron(row: Row) -> Iterable[Asked | BadRow]:
@@ -110,13 +113,21 @@ def _cauldron(row: Row) -> Iterable[Asked | BadRow]:
         elif not assistant:
             yield BadRow(NO_ANSWERS, "it has no answers, expected at least one")
         else:
-            yield Asked(*_short_turn(user, assistant), kind=str(turn.get("source") or "all"))
+            try:
+                asked = Asked(*_short_turn(user, assistant), kind=str(turn.get("source") or "all"))
+            except BadRow as bad:
+                yield bad
+            else:
+                yield asked
 
 
 def _short_turn(user: str, assistant: str) -> tuple[str, tuple[str, ...]]:
-    """A turn as question and answer: the first line asks, what follows it says how to answer."""
+    """A turn as question and answer: the first line asks, what follows it says how to answer.
+
+    Where it gives choices, all of it asks: the answer is one of their letters.
+    """
     answer = assistant.removeprefix("Answer:").strip().removesuffix(".")
-    return user.splitlines()[0].strip(), (answer,)
+    return user if CHOICES in user else user.splitlines()[0].strip(), (answer,)
 
 
 # In the order in which they are tried: the fewer sets have the columns, the earlier.

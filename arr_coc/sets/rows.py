@@ -258,7 +258,10 @@ def _split_of(name: str, folder: Path) -> str:
 def set_rows(
     path: Path, split: str, reader: str | None = None, pictures: Path | None = None
 ) -> LocalRows:
-    """The rows of a parquet file, a folder of them, or a `save_to_disk` folder."""
+    """The rows of a parquet file, a folder of them, or a `save_to_disk` folder.
+
+    Pictures that are names are looked for in `pictures`, or else in the folder and beside it.
+    """
     datasets = _library()
     files = sorted(glob.glob(str(path / "**/*.parquet"), recursive=True)) or [str(path)]
     of_split = [name for name in files if _split_of(name, path) == split]
@@ -287,7 +290,8 @@ def set_rows(
     encoded = encoded_pictures(found, own.image)
     names_files = getattr(encoded.features[own.image], "dtype", None) == "string"
     texts = encoded if names_files else encoded.remove_columns(own.image)
-    roots = (pictures or path.parent,)
+    own_roots = (path, path.parent) if path.is_dir() else (path.parent,)
+    roots = (pictures,) if pictures else own_roots
     return LocalRows(str(path), own, texts, encoded, roots)
 
 
