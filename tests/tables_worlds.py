@@ -39,6 +39,7 @@ OVERALL = {"scenes": 0.9, "scenes-512": 0.88} | dict.fromkeys(list(ASKED)[2:], 0
 KINDS_512 = {"count": 0.85, "form": 0.85, "word": 0.85, "cheapest": 0.7, "chart_highest": 0.7}
 KEPT_OF_A_HAND = 0.97  # of stock's right answers, at a fifth of the tokens
 SHRUNK_LOSES, PLACE, EASY = 0.25, 0.92, 0.99
+ASKED_BEFORE = 120  # questions of a kind about large scenes, of weights before these as well
 
 
 def worlds_block() -> str:
@@ -57,7 +58,28 @@ def worlds_block() -> str:
         f"asked {', '.join(of_a_hand)}: compare it with the row of those five. The commands are in "
         f"{', '.join(made)}."
     )
-    return "\n".join(lines) + f"\n\n{text}\n"
+    return "\n".join(lines) + f"\n\n{text} {_seldom_asked()}\n"
+
+
+def _seldom_asked() -> str:
+    """What is kept of large scenes that earlier weights had been asked about, and of the others."""
+    table = store.read_rows(RESULTS / "scenes")
+    table = table.filter(pc.is_in(table["method"], pa.array(["stock", "arr-coc"])))
+    table = table.filter(pc.is_in(table["budget"], pa.array([BUDGET, 1.0])))
+    asked = set(zip(*(table[name].to_pylist() for name in ("kind", "picture", "index"))))
+    before: set[tuple[str, int]] = set()
+    for kind in {kind for kind, *_ in asked}:
+        own = sorted((int(seed), seed, index) for k, seed, index in asked if k == kind)
+        before |= {(seed, index) for _, seed, index in own[:ASKED_BEFORE]}
+    keys = zip(table["picture"].to_pylist(), table["index"].to_pylist())
+    is_before = pa.array([key in before for key in keys])
+    again, once = (summarise(table.filter(side), 0.0) for side in (is_before, pc.invert(is_before)))
+    kept = [percent(at_a_fifth(part)["arr-coc"]["against_stock"]["kept"]) for part in (once, again)]
+    return (
+        f"The first {ASKED_BEFORE} questions of a kind at 1,024 tokens had been asked of earlier weights, "
+        f"the others once, after every choice: of stock's accuracy on these {kept[0]} is kept, on the "
+        f"first {kept[1]}."
+    )
 
 
 def _world_row(words: str, summary: dict[str, Any]) -> str:

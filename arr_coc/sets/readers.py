@@ -4,8 +4,9 @@ A reader turns one row into its questions, `asked.Asked`. Pictures are not decod
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from arr_coc.sets.asked import NO_ANSWERS, Asked, BadRow, boxes_of, truths_of
@@ -73,7 +74,18 @@ def _document(row: Row) -> list[Asked]:
     return [Asked(_question(row), truths_of(row.get("answers")))]
 
 
-def _bounding_docs(row: Row) -> Iterable[Asked | BadRow]:
+def _each(make: Callable[[Any], Asked], entries: Iterable[Any]) -> Iterator[Asked | BadRow]:
+    """What is made of each entry of a row; a BadRow in the place of one that is bad alone."""
+    for entry in entries:
+        try:
+            asked = make(entry)
+        except BadRow as bad:
+            yield bad
+        else:
+            yield asked
+
+
+def _bounding_docs(row: Row) -> Iterator[Asked | BadRow]:
     """`Q&A`, JSON by id: a question, answers with a page from 1 and the boxes of their words.
 
     A box is width, height, left, top, in thousandths of the page.
@@ -82,43 +94,37 @@ def _bounding_docs(row: Row) -> Iterable[Asked | BadRow]:
         entries = json.loads(row["Q&A"] or "{}")
     except ValueError as error:
         raise BadRow("with broken JSON", f"its Q&A is no JSON: {error}") from error
-    for entry in entries.values() if isinstance(entries, dict) else entries:
-        answers = [answer for answer in entry.get("answers") or () if answer.get("value")]
-        if not answers:
-            yield BadRow(NO_ANSWERS, "it has no answers, expected at least one")
-            continue
-        page = int(answers[0].get("page") or 1)
-        here = [answer for answer in answers if int(answer.get("page") or 1) == page]
-        located = [box for answer in here for box in answer.get("location") or ()]
-        if any(len(box) != 4 for box in located):
-            yield BadRow("with a box that is no numbers", f"boxes {located}, expected fours")
-            continue
-        boxes = tuple((x, y, x + w, y + h) for w, h, x, y in located)
-        try:
-            question, truths = _question(entry), truths_of([answer["value"] for answer in answers])
-            kind = str(row.get("source") or "all")
-            asked = Asked(question, truths, boxes, DOCUMENT, kind, page - 1)
-        except BadRow as bad:
-            yield bad
-        else:
-            yield asked
+    kind = str(row.get("source") or "all")
+    several = entries.values() if isinstance(entries, dict) else entries
+    return _each(partial(_bounding_doc, kind), several)
 
 
-def _cauldron(row: Row) -> Iterable[Asked | BadRow]:
+def _bounding_doc(kind: str, entry: Row) -> Asked:
+    answers = [answer for answer in entry.get("answers") or () if answer.get("value")]
+    if not answers:
+        raise BadRow(NO_ANSWERS, "it has no answers, expected at least one")
+    page = int(answers[0].get("page") or 1)
+    here = [answer for answer in answers if int(answer.get("page") or 1) == page]
+    located = [box for answer in here for box in answer.get("location") or ()]
+    if any(len(box) != 4 for box in located):
+        raise BadRow("with a box that is no numbers", f"boxes {located}, expected fours")
+    boxes = tuple((x, y, x + w, y + h) for w, h, x, y in located)
+    question, truths = _question(entry), truths_of([answer["value"] for answer in answers])
+    return Asked(question, truths, boxes, DOCUMENT, kind, page - 1)
+
+
+def _cauldron(row: Row) -> Iterator[Asked | BadRow]:
     """`texts` of turns between a user and an assistant, about one picture of `images`."""
-    for turn in row.get("texts") or ():
-        user, assistant = (str(turn.get(side) or "").strip() for side in ("user", "assistant"))
-        if not user:
-            yield BadRow("without a question", "it has no question")
-        elif not assistant:
-            yield BadRow(NO_ANSWERS, "it has no answers, expected at least one")
-        else:
-            try:
-                asked = Asked(*_short_turn(user, assistant), kind=str(turn.get("source") or "all"))
-            except BadRow as bad:
-                yield bad
-            else:
-                yield asked
+    return _each(_turn, row.get("texts") or ())
+
+
+def _turn(turn: Row) -> Asked:
+    user, assistant = (str(turn.get(side) or "").strip() for side in ("user", "assistant"))
+    if not user:
+        raise BadRow("without a question", "it has no question")
+    if not assistant:
+        raise BadRow(NO_ANSWERS, "it has no answers, expected at least one")
+    return Asked(*_short_turn(user, assistant), kind=str(turn.get("source") or "all"))
 
 
 def _short_turn(user: str, assistant: str) -> tuple[str, tuple[str, ...]]:
