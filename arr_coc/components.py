@@ -146,7 +146,7 @@ class Components(nn.Module):
             textures: `(B, 13, h, w)`.
             words: of the B questions.
             grid: `(h, w)`.
-            seen: `(B, width, h, w)` as `ScanMatch.see`; None without that part.
+            seen: `(B, C, h, w)` as `ScanMatch.see`; None without that part.
 
         Returns:
             `(B, h, w)` in [0, 1] and where it comes from, of "glance", "texture" and "scan" those that

@@ -5,7 +5,7 @@ thing is called is gone. This network scans every cell at `FINE` x `FINE` sample
 the vision encoder takes. What it sees is matched with the question at once and, moved by the question
 (feature-wise linear modulation, 1709.07871), looked over again with its surroundings: what stands "left of
 the sign" is not where the sign is. With hops it first finds what single phrases name and takes along what
-stands there: "the same colour as the sign" is known only then.
+stands there: what it is "left of" is known only then. What shares its colours is `likeness`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arr_coc.knowing import bounded
+from arr_coc.likeness import Likeness
 from arr_coc.words import Words
 
 FINE = 16  # samples on a side of each cell
@@ -173,13 +174,23 @@ class ScanMatch(nn.Module):
     """Every cell seen, and scored against the question; says next to nothing at the start."""
 
     def __init__(
-        self, embedding_size: int, width: int = 64, question: int = 192, hops: int = 0
+        self,
+        embedding_size: int,
+        width: int = 64,
+        question: int = 192,
+        hops: int = 0,
+        likeness: bool = False,
     ) -> None:
-        """`width` channels are matched, with `question` features of a question, after `hops` hops."""
+        """`width` channels are matched, with `question` features of a question, after `hops` hops.
+
+        `likeness` adds where the colours are those of what was found.
+        """
         super().__init__()
         self.sizes = {"embedding_size": embedding_size, "width": width, "question": question}
         if hops:
             self.sizes["hops"] = hops
+        if likeness:
+            self.sizes["likeness"] = likeness
         pairs = list(zip((3, *WIDTHS), WIDTHS))
         self.halvings = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in pairs)
         self.norms = nn.ModuleList(nn.GroupNorm(GROUPS, b) for _, b in pairs)
@@ -195,9 +206,23 @@ class ScanMatch(nn.Module):
         nn.init.zeros_(self.out.weight)
         self.hops = Hops(embedding_size, question, width, hops) if hops else None
         self.again = nn.Linear(question, width) if hops else None
+        self.likeness = Likeness(question) if likeness else None
 
     def see(self, samples: Tensor) -> Tensor:
-        """`(B, 3, FINE * h, FINE * w)` sRGB in [0, 1] -> `(B, width, h, w)`, whatever is asked."""
+        """What every cell shows, whatever is asked.
+
+        Args:
+            samples: `(B, 3, FINE * h, FINE * w)` sRGB in [0, 1].
+
+        Returns:
+            `(B, C, h, w)`: C is `width`, and with a likeness its colours after them.
+        """
+        seen = self._convolved(samples)
+        if self.likeness is None:
+            return seen
+        return torch.cat([seen, self.likeness.see(samples, FINE)], 1)
+
+    def _convolved(self, samples: Tensor) -> Tensor:
         # Anew: a single picture passes for contiguous with any strides, and would take a slower way.
         seen = samples.float().clone(memory_format=torch.channels_last)
         seen = seen.sub_(0.5).mul_(CONTRAST)
@@ -211,7 +236,8 @@ class ScanMatch(nn.Module):
             return self.mixed(seen).float()
 
     def forward(self, seen: Tensor, words: Words) -> Tensor:
-        """`(B, width, h, w)` and the words of B questions, or of one for all -> `(B, h, w)` nats."""
+        """`(B, C, h, w)`, as `see` has it, and words of B questions or one for all -> `(B, h, w)` nats."""
+        seen, colours = seen[:, : self.sizes["width"]], seen[:, self.sizes["width"] :]
         question = self.question(self.norm(words.mean)).expand(len(seen), -1)
         alike = self._alike(seen, self.named(question))
         if self.hops is not None:
@@ -219,7 +245,10 @@ class ScanMatch(nn.Module):
             alike = (alike + self._alike(seen, self.again(question))) / 2
         for moved in self.moved:
             seen = moved(seen, question)
-        return bounded(alike + self.out(F.gelu(seen))[:, 0])
+        scores = alike + self.out(F.gelu(seen))[:, 0]
+        if self.likeness is not None:
+            scores = scores + self.likeness(colours, bounded(scores), question)
+        return bounded(scores)
 
     def best_each(self, seen: Sequence[Tensor], words: Words) -> list[Tensor]:
         """As called, `(B, h, w)` of several pictures or moments.
@@ -250,8 +279,18 @@ def at_once(make: Callable[[Tensor], Tensor], each: Sequence[Tensor]) -> list[Te
 
 def with_hops(scan: ScanMatch, hops: int) -> ScanMatch:
     """A trained scan with so many new hops, which say little at first."""
-    grown = ScanMatch(**scan.sizes | {"hops": hops})
-    grown.load_state_dict(scan.state_dict(), strict=False)
+    grown = _grown(scan, hops=hops)
     for named in (grown.again, *(hop.named for hop in grown.hops.each)):
         named.load_state_dict(scan.named.state_dict())
+    return grown
+
+
+def with_likeness(scan: ScanMatch) -> ScanMatch:
+    """A trained scan with a new likeness, which says nothing at first."""
+    return _grown(scan, likeness=True)
+
+
+def _grown(scan: ScanMatch, **sizes: int) -> ScanMatch:
+    grown = ScanMatch(**scan.sizes | sizes)
+    grown.load_state_dict(scan.state_dict(), strict=False)
     return grown

@@ -82,7 +82,7 @@ def evidence_block() -> str:
         f"pixels by any hand, {about['n_per_kind']} questions a kind, with 95 % bootstrap intervals. The "
         "first was for the base before. Commands and kinds are in "
         "[training.json](../arr_coc/bundled/arr-coc/training.json); the last was measured with "
-        f"`{measured[-1]['evidence_command']}`."
+        f"`{measured[-1].get('evidence_command', measured[-1]['command'])}`."
     )
     return "\n".join(lines) + f"\n\n{text}\n"
 

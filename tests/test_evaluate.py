@@ -325,7 +325,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert seen["stock"]["encoder_share"] == seen["stock"]["encoder_share_same_shares"] == 1
     assert seen["arr-coc"]["encoder_share"] < seen["arr-coc"]["encoder_share_same_shares"] < 1
     for name in ("accuracy-tokens", "accuracy-time", "kinds"):
-        assert (out / f"{name}.png").stat().st_size > 5000
+        assert (out / f"{name}.svg").stat().st_size > 5000
     last = store.read_rows(out)
     store.write_part(out, 0, 0, last.slice(0, 5).to_pylist())  # as an interrupted run leaves it
     pq.write_table(last.slice(5), out / "rows.parquet")
@@ -344,11 +344,12 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     assert len(measured) == 8 and store.read_rows(out).num_rows == last.num_rows
 
 
-def test_rows_keep_what_differs_everywhere_to_four_decimals(tmp_path):
+def test_rows_keep_what_differs_everywhere_to_few_decimals(tmp_path):
     row = {"picture": "a", "index": 0, "detail": 1.0, "method": "stock", "budget": 1.0}
-    store.write_part(tmp_path, 0, 0, [row | {"entropy": 0.123456, "seconds": None}])
+    store.write_part(tmp_path, 0, 0, [row | {"entropy": 0.123456, "own_auc": 0.98765}])
     (found,) = store.merge_parts(tmp_path).to_pylist()
-    assert found["entropy"] == pytest.approx(0.1235, abs=1e-7) and found["seconds"] is None
+    assert found["entropy"] == pytest.approx(0.123, abs=1e-7)
+    assert found["own_auc"] == pytest.approx(0.99, abs=1e-7) and found["seconds"] is None
     assert store.read_rows(tmp_path).schema == store.SCHEMA
 
 
@@ -530,7 +531,7 @@ def test_a_sweep_draws_its_figure(tmp_path):
     report = run(tmp_path, "--sweep", "detail", "1", "2", "--kinds", "emblem_colour", "--n", "2",
                  "--methods", "stock", "downsample", *SMALL)  # fmt: skip
     assert {e["detail"] for e in report["methods"]} == {1.0, 2.0}
-    assert (tmp_path / "sweep.png").exists() and not (tmp_path / "kinds.png").exists()
+    assert (tmp_path / "sweep.svg").exists() and not (tmp_path / "kinds.svg").exists()
 
 
 @pytest.mark.thorough

@@ -35,6 +35,7 @@ IDEA = {
     "adapting",
     "lora",
     "components",
+    "likeness",
     "scanning",
     "words",
 }
@@ -58,7 +59,8 @@ BELOW = {
     "attending": {"config"},
     "allocators": {"attending", "config"},
     "words": set(),
-    "scanning": {"knowing", "words"},
+    "likeness": set(),
+    "scanning": {"knowing", "likeness", "words"},
     "components": {
         "config",
         "adapting",

@@ -13,7 +13,7 @@ from arr_coc.knowing import SCORE_BOUND
 from arr_coc.qwen.weights import BUNDLED_WEIGHTS, load_components, save_components
 from arr_coc.scanning import FINE, HOPS, ScanMatch
 from arr_coc.scenes.scene import DEV_SEED
-from arr_coc.train import relaxation
+from arr_coc.train import growing, relaxation
 from arr_coc.train import scan as training
 from arr_coc.train.data import Sample, TrainingQuestion
 from arr_coc.train.drawn import SceneSamples
@@ -336,7 +336,7 @@ def test_hops_say_in_bfloat16_how_far_a_thing_reaches():
 def test_a_picture_without_places_costs_nothing(bundled):
     image = Image.new("RGB", (512, 512), "white")
     lesson = training.lesson_of(Sample(0, image, (asked("b?"),)), bundled)
-    scanner = training.Scanner(training.parts_for(bundled, None)[0].scan)
+    scanner = training.Scanner(growing.parts_for(bundled, None)[0].scan)
     loss = scanner([lesson])["loss"]
     loss.backward()
     assert loss == 0 and all(p.grad is not None for p in scanner.parameters())
@@ -347,7 +347,7 @@ def test_pictures_are_scanned_together_as_one_by_one(bundled):
     small = training.lesson_of(
         Sample(0, Image.new("RGB", (256, 256)), (asked("a?", (0, 0, 32, 32)),)), bundled
     )
-    scanner = training.Scanner(awake(training.parts_for(bundled, None)[0].scan))
+    scanner = training.Scanner(awake(growing.parts_for(bundled, None)[0].scan))
     together = scanner([lessons[0], small, lessons[1]])["loss"]
     each = [(scanner([own])["loss"], len(own.places)) for own in (*lessons, small)]
     assert float(together) == pytest.approx(
@@ -357,7 +357,7 @@ def test_pictures_are_scanned_together_as_one_by_one(bundled):
 
 def test_evidence_is_kept_where_scores_are_highest(bundled, monkeypatch):
     items = scene_items(1, DEV_SEED, ("number",))
-    scanner = training.Scanner(training.parts_for(bundled, None)[0].scan)
+    scanner = training.Scanner(growing.parts_for(bundled, None)[0].scan)
     wanted = training.evidence(
         items[0].boxes, items[0].image.size, bundled.inputs.grid_of(items[0].image.size)
     )
@@ -393,30 +393,30 @@ def test_weights_without_a_scan_cannot_be_trained_on(bundled, tmp_path):
     others = components.Components({"texture": components.PARTS["texture"](size)})
     save_components(others, tmp_path, base="", **bundled.identity())
     with pytest.raises(ValueError, match="has texture, expected a scan to train on"):
-        training.parts_for(bundled, tmp_path)
+        growing.parts_for(bundled, tmp_path)
 
 
 def test_hops_are_added_to_weights_without_and_kept_of_those_that_have_some(bundled, tmp_path):
     def written(hops):
         folder = tmp_path / str(hops)
-        parts, _ = training.parts_for(bundled, None, hops)
+        parts, _ = growing.parts_for(bundled, None, hops)
         save_components(parts, folder, base="", **bundled.identity())
         return folder
 
     without, with_two = written(0), written(None)
-    assert training.parts_for(bundled, without)[0].scan.hops is None
-    grown, new = training.parts_for(bundled, without, 1)
-    assert new == training.NEW_HOPS and grown.scan.sizes["hops"] == 1
-    kept, new = training.parts_for(bundled, with_two)
+    assert growing.parts_for(bundled, without)[0].scan.hops is None
+    grown, new = growing.parts_for(bundled, without, 1)
+    assert new == growing.NEW_HOPS and grown.scan.sizes["hops"] == 1
+    kept, new = growing.parts_for(bundled, with_two)
     assert new == ()
     assert kept.scan.sizes["hops"] == HOPS and all(p.requires_grad for p in kept.parameters())
-    others, _ = training.parts_for(bundled, BUNDLED_WEIGHTS, base_moved=True)
+    others, _ = growing.parts_for(bundled, BUNDLED_WEIGHTS, base_moved=True)
     trained = {name.split(".")[0] for name, p in others.named_parameters() if p.requires_grad}
     assert trained == {"scan"} and len(others.names) > 1
     with pytest.raises(ValueError, match=r"has 2 hops, not 0"):
-        training.parts_for(bundled, with_two, 0)
+        growing.parts_for(bundled, with_two, 0)
     with pytest.raises(ValueError, match="--hops is -1, allowed is 0 or more"):
-        training.parts_for(bundled, None, -1)
+        growing.parts_for(bundled, None, -1)
 
 
 def test_a_moved_base_is_refused_without_weights_to_go_on_from(tmp_path, capsys):
@@ -434,9 +434,9 @@ def test_samples_are_those_of_training(bundled):
 
 
 def test_what_was_trained_before_learns_at_a_lower_rate_than_new_hops(bundled, tmp_path):
-    parts, _ = training.parts_for(bundled, None, 0)
+    parts, _ = growing.parts_for(bundled, None, 0)
     save_components(parts, tmp_path / "w", base="b", **bundled.identity())
-    grown, _ = training.parts_for(bundled, tmp_path / "w", 2)
+    grown, _ = growing.parts_for(bundled, tmp_path / "w", 2)
     scanner = training.Scanner(grown.scan)
     options = training.training_arguments(
         training.parser().parse_args(

@@ -59,8 +59,19 @@ SCHEMA = pa.schema(
         ("overlap_cut", pa.float32()),
     ]
 )
-# What differs in every row makes most of a file: it is kept to so many decimals, of nats and seconds.
-ROUNDED, DECIMALS = ("entropy", "seconds"), 4
+# What differs in every row makes most of a file: it is kept to so many decimals.
+DECIMALS = {"entropy": 3, "seconds": 3, "coverage": 3} | dict.fromkeys(
+    (
+        "covered_area",
+        "own_auc",
+        "on_evidence",
+        "cosine",
+        "cosine_cut",
+        "overlap",
+        "overlap_cut",
+    ),
+    2,
+)
 ZSTD_LEVEL = 19  # written once, kept for good
 KEY = ("picture", "index", "detail", "method", "budget")
 ORDER = ("detail", "picture", "index", "method", "budget")
@@ -117,9 +128,9 @@ def forget(out: Path, methods: Sequence[str]) -> None:
 
 def _write(table: pa.Table, path: Path) -> None:
     """Written aside and renamed, so that a file is whole or not there."""
-    for name in ROUNDED:
+    for name, decimals in DECIMALS.items():
         at = table.schema.get_field_index(name)
-        column = pc.round(table.column(name), DECIMALS)
+        column = pc.round(table.column(name), decimals)
         table = table.set_column(at, table.schema.field(at), column)
     aside = path.with_suffix(".writing")
     pq.write_table(table, aside, compression="zstd", compression_level=ZSTD_LEVEL)

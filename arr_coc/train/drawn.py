@@ -4,7 +4,7 @@ Sample i is a pure function of the first seed and i, so a run can resume and sev
 order. Of the large world's run a part is still the small one, so that what was learned there stays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from arr_coc.scenes import asking
 from arr_coc.scenes.hands import ANY, HOME, TRAINING_HANDS
 from arr_coc.scenes.questions import Question
-from arr_coc.scenes.scene import DEV_SEED, WORLDS, Scene, make_scene
+from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS, Scene, make_scene
 from arr_coc.train.data import Sample, TrainingQuestion
 
 # The first pictures of a run are plain scenes: this share of them, at most so many. Then hard cases
@@ -30,6 +30,7 @@ PUT_SHARE = 0.4  # of the large world's questions come as people put them
 # What is plentiful in a scene is asked less, so that kinds come about evenly.
 KEPT = {"colour": 0.35, "where": 0.3, "exists": 0.5, "beside": 0.5}
 SEEDS_TRIED = 8
+OFTEN_SHARE = 0.5  # of the hard scenes whose world has the kinds that are to be asked often
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,15 @@ class SceneSamples(Dataset):
         world: str = WORLDS[0],
         hand: str = HOME,
         kept: Mapping[str, float] = KEPT,
+        often: Sequence[str] = (),
     ) -> None:
         """Sample 0 is drawn from `first_seed` on; `hand` draws, one of `TRAINING_HANDS` or `ANY` of them.
 
-        Of the kinds in `kept` such a share of a scene's questions is asked, of the others all.
+        Of the kinds in `kept` such a share of a scene's questions is asked, of the others all; half of the
+        hard scenes ask about those in `often` alone.
 
         Raises:
-            ValueError: for seeds of evaluation, an unknown world, or a hand that is not for training.
+            ValueError: for seeds of evaluation, an unknown world or kind, a hand that is not for training.
         """
         if first_seed + count * SEEDS_TRIED > DEV_SEED:
             raise ValueError(
@@ -105,8 +108,13 @@ class SceneSamples(Dataset):
         if hand not in (ANY, *TRAINING_HANDS):
             known = ", ".join((ANY, *TRAINING_HANDS))
             raise ValueError(f"hand {hand!r} is not for training; known: {known}")
+        if unknown := set(often) - set(KINDS_OF[world]):
+            raise ValueError(
+                f"unknown kinds {', '.join(sorted(unknown))}; known: {', '.join(KINDS_OF[world])}"
+            )
         self.first_seed, self.count, self.questions_each = first_seed, count, questions
         self.lessons, self.hand, self.kept = LESSONS[world], hand, kept
+        self.often = tuple(often)
 
     def __len__(self) -> int:
         return self.count
@@ -118,6 +126,9 @@ class SceneSamples(Dataset):
         is_plain = i < min(MOST_PLAIN, PLAIN_SHARE * self.count)
         if not is_plain and rng.random() < HARD_SHARE:
             kinds = lesson.hard[rng.integers(len(lesson.hard))]
+            has_often = self.often and set(self.often) <= set(KINDS_OF[lesson.world])
+            if has_often and rng.random() < OFTEN_SHARE:
+                kinds = self.often
             if rng.random() < 0.5:
                 detail = float(rng.uniform(*SMALL_DETAIL))
         pool: list[Question] = []

@@ -24,18 +24,18 @@ from transformers import TrainingArguments
 
 from arr_coc import provenance
 from arr_coc.commands import above_zero, check_device, count, natural, run_command
-from arr_coc.components import Components
 from arr_coc.config import MINIMUM_BUDGET
 from arr_coc.evaluate.questions import Item
 from arr_coc.evaluate.rows import budget_tokens
 from arr_coc.qwen.inputs import Picture
 from arr_coc.qwen.model import ARRCOCQwen
-from arr_coc.scanning import FINE, HOPS, ScanMatch, with_hops
+from arr_coc.scanning import FINE, HOPS, ScanMatch
 from arr_coc.scenes.hands import ANY
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
 from arr_coc.train.data import Sample, evidence, evidence_of_each
 from arr_coc.train.drawn import KEPT, SceneSamples
-from arr_coc.train.publishing import check_out, initial, publish, runs_of
+from arr_coc.train.growing import parts_for
+from arr_coc.train.publishing import check_out, publish, runs_of
 from arr_coc.train.relaxation import cover, soft_top_k
 from arr_coc.train.report import KindMeans
 from arr_coc.train.settings import BASE_MOVED, FIRST_SEED, work_of
@@ -44,7 +44,6 @@ from arr_coc.train.trainer import Clock, Spent, TwoRates, last_checkpoint, on_on
 from arr_coc.words import Words
 
 MODULE = "arr_coc.train.scan"
-NEW_HOPS = ("scan.hops.", "scan.again.")  # the beginnings of their parameters' names
 SHARES = (0.05, 0.1, 0.2)  # of an image's tokens
 TEST_SIZE = (1024, 1024)  # pixels of the scenes that it is measured on
 
@@ -212,8 +211,19 @@ def parser() -> argparse.ArgumentParser:
         help="things found before the one asked for, new ones added to an "
         f"--init without (default: as it has; {HOPS} of a new scan)",
     )
+    p.add_argument(
+        "--likeness", action="store_true", help="add to an --init without where colours are alike"
+    )
+    p.add_argument("--only-new", action="store_true", help="train what is added to --init alone")
     p.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")
     p.add_argument("--hand", default=ANY, help="who draws (default %(default)s)")
+    p.add_argument(
+        "--often",
+        nargs="*",
+        default=[],
+        metavar="KIND",
+        help="kinds that half of the hard scenes ask",
+    )
     p.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the scenes")
     p.add_argument("--questions", type=count, default=32, help="of a scene (default %(default)s)")
     p.add_argument("--batch", type=count, default=4, help="scenes of each process and step")
@@ -247,16 +257,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = on_one_gpu(training_arguments(args))
     # Pictures are prepared by processes that draw, which have no GPU.
     host = ARRCOCQwen.from_pretrained(args.base, components="", device="cpu")
-    parts, new = parts_for(host, args.init, args.hops, base_moved=args.base_moved)
+    parts, new = parts_for(
+        host,
+        args.init,
+        args.hops,
+        likeness=args.likeness,
+        only_new=args.only_new,
+        base_moved=args.base_moved,
+    )
     earlier = runs_of(args.init)
     scanner = Scanner(parts.scan)
     last = last_checkpoint(options.output_dir) if args.resume else None
     of_step = args.batch * options.world_size
     scenes = {"world": args.world, "hand": args.hand}
     # A new scan learns what things are called by asking for all of them; later kinds come about evenly.
-    kept = {"kept": KEPT if args.init else {}}
+    asked = {"kept": KEPT if args.init else {}, "often": args.often}
     count = args.steps * of_step
-    samples = SceneSamples(args.first_seed, count, args.questions, **kept, **scenes)
+    samples = SceneSamples(args.first_seed, count, args.questions, **asked, **scenes)
     clock = Clock(args.steps, args.minutes, Spent.at(last), of_step)
     trainer = TwoRates(
         new=new,
@@ -311,38 +328,6 @@ def training_arguments(args: argparse.Namespace) -> TrainingArguments:
         dataloader_num_workers=args.workers,
         train_sampling_strategy="sequential",  # the order is the curriculum
     )
-
-
-def parts_for(
-    host: ARRCOCQwen, init: Path | None, hops: int | None = None, *, base_moved: bool = False
-) -> tuple[Components, tuple[str, ...]]:
-    """A new `scan` for a base, or weights made for it, of which the scan alone is to be trained.
-
-    Returns:
-        The parts; and the beginnings of the names of what is new beside what was trained before, which
-        learns faster: none where all of it is new.
-
-    Raises:
-        ValueError: for hops below 0, and for weights without a scan, or with other hops than are asked for.
-    """
-    if hops is not None and hops < 0:
-        raise ValueError(f"--hops is {hops}, allowed is 0 or more")
-    torch.manual_seed(0)
-    new: tuple[str, ...] = ()
-    if init is None:
-        size = host.model.config.text_config.hidden_size
-        parts = Components({"scan": ScanMatch(size, hops=HOPS if hops is None else hops)})
-    else:
-        parts = initial(host, init, base_moved=base_moved)
-        if parts.scan is None:
-            raise ValueError(f"{init} has {', '.join(parts.names)}, expected a scan to train on")
-        own = parts.scan.sizes.get("hops", 0)
-        if hops and not own:
-            parts.scan, new = with_hops(parts.scan, hops), NEW_HOPS
-        elif hops not in (None, own):
-            raise ValueError(f"the scan of {init} has {own} hops, not {hops}")
-    parts.scan.requires_grad_()
-    return parts, new
 
 
 if __name__ == "__main__":
