@@ -27,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp()
         os.environ[RUN_FOLDER] = folder
+        os.environ["ARR_COC_CACHE"] = os.path.join(folder, "cache")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from arr_coc.evaluate.remembered import remembered
 from arr_coc.scenes import asking
 from arr_coc.scenes.drawing import Box
 from arr_coc.scenes.hands import HOME
@@ -25,7 +26,9 @@ PICTURES = 20  # of each kind of drawn question, at least, where so many are ask
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
 QUESTIONS_PER_BLOCK = 256
 SCENES_QUESTIONS = 48  # of a block of scenes, or more where one scene has more
-DrawnKinds = Callable[[int], list[list[str]]]
+DrawnKinds = partial[
+    list[list[str]]
+]  # of a function from a block's first seed to the kinds of each of its scenes
 EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
 
 
@@ -139,7 +142,7 @@ class Scenes:
         return partial(kinds_in_block, detail=detail, **self.drawing)
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
-        """As `Source`; scenes are drawn once here to see what each can be asked.
+        """As `Source`; scenes are drawn once here to see what each can be asked, and that is remembered.
 
         Raises ValueError where a kind hardly ever appears.
         """
@@ -150,7 +153,7 @@ class Scenes:
                 self.first_seed + SCENES_PER_QUESTION * max(self.n, SCENES_PER_BLOCK),
                 SCENES_PER_BLOCK,
             )
-            drawn_kinds = self.drawn_kinds(detail)
+            drawn_kinds = remembered(self.drawn_kinds(detail))
             for at in range(0, len(starts), BLOCKS_AT_A_TIME):
                 some = starts[at : at + BLOCKS_AT_A_TIME]
                 for start, kinds in zip(some, parallel(drawn_kinds, some)):
