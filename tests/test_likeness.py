@@ -57,6 +57,16 @@ def test_the_colours_of_a_cell_are_shares_and_what_is_even_stands_out_from_nothi
     assert apart.abs().max() < 1e-4
 
 
+@pytest.mark.parametrize("grid", [(1, 1), (1, 20), (20, 1), (2, 3)])
+def test_pictures_of_few_cells_have_colours_too(grid):
+    torch.manual_seed(0)
+    likeness, scores = Likeness(QUESTION), torch.randn(2, *grid)
+    torch.nn.init.ones_(likeness.by.bias)
+    seen = likeness.see(torch.rand(2, 3, grid[0] * FINE, grid[1] * FINE), FINE)
+    added = likeness(seen, scores, torch.randn(2, QUESTION))
+    assert added.shape == scores.shape and added.isfinite().all()
+
+
 def test_it_learns_to_find_what_has_the_same_colour():
     """On other colours and places than it was taught with."""
     generator = torch.Generator().manual_seed(0)

@@ -26,9 +26,8 @@ PICTURES = 20  # of each kind of drawn question, at least, where so many are ask
 SCENES_PER_QUESTION = 200  # a kind found in fewer than one scene in so many is given up
 QUESTIONS_PER_BLOCK = 256
 SCENES_QUESTIONS = 48  # of a block of scenes, or more where one scene has more
-DrawnKinds = partial[
-    list[list[str]]
-]  # of a function from a block's first seed to the kinds of each of its scenes
+# Of a function from a block's first seed to the kinds of each of its scenes.
+DrawnKinds = partial[list[list[str]]]
 EASY_VQA_SIZE = (128, 128)  # its pictures are 64 x 64
 
 

@@ -18,8 +18,16 @@ import PIL
 from arr_coc import digests
 
 PACKAGE = Path(__file__).parents[1]
-# All of the package that scenes are drawn from.
-DRAWING = ("scenes", "bundled/fonts", "bundled/glyphs", "bundled/grounds", "bundled/hands")
+# All of the package that scenes are drawn from, and that says which of them make a block.
+DRAWING = (
+    "scenes/**/*",
+    "bundled/fonts/*",
+    "bundled/glyphs/*",
+    "bundled/grounds/*",
+    "bundled/hands/**/*",
+    "evaluate/questions.py",
+    "evaluate/views.py",
+)
 
 
 @dataclass(frozen=True)
@@ -66,8 +74,8 @@ def remembered(drawn: partial) -> Remembered:
 def _of_drawing() -> str:
     """16 hex digits that change with the code, the artwork and the libraries that draw."""
     mark = hashlib.sha256(repr((np.__version__, PIL.__version__)).encode())
-    for room in DRAWING:
-        for path in sorted((PACKAGE / room).rglob("*")):
+    for pattern in DRAWING:
+        for path in sorted(PACKAGE.glob(pattern)):
             if path.is_file() and path.suffix != ".pyc":
                 name = path.relative_to(PACKAGE).as_posix()
                 mark.update(f"{name} {digests.of_file(path)}\n".encode())
