@@ -8,6 +8,7 @@ than what a resumed evaluation has left to do. What they hold is kept in `ARR_CO
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -45,17 +46,14 @@ class Remembered:
     def __call__(self, start: int) -> list[list[str]]:
         """Drawn only where nobody remembers; where nothing can be kept, drawn each time."""
         path = self.folder / f"{self._key()}-{start}.json"
-        try:
+        with suppress(OSError, ValueError):
             return json.loads(path.read_text())
-        except (OSError, ValueError):
-            kinds = self.drawn(start)
-        aside = path.with_suffix(f".{os.getpid()}")
-        try:
+        kinds = self.drawn(start)
+        with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
+            aside = path.with_suffix(f".{os.getpid()}")  # another process may write the same
             aside.write_text(json.dumps(kinds))
-            aside.replace(path)  # another process may write the same
-        except OSError:
-            pass
+            aside.replace(path)
         return kinds
 
     def _key(self) -> str:

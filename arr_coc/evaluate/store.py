@@ -60,11 +60,9 @@ SCHEMA = pa.schema(
     ]
 )
 # What differs in every row makes most of a file: it is kept to so many decimals.
-DECIMALS = {
-    **dict.fromkeys(("entropy", "seconds", "coverage", "on_evidence"), 3),
-    **dict.fromkeys(("cosine", "cosine_cut", "overlap", "overlap_cut"), 3),
-    **dict.fromkeys(("covered_area", "own_auc"), 2),
-}
+DECIMALS = {"covered_area": 2, "own_auc": 2} | dict.fromkeys(
+    ("entropy", "seconds", "coverage", "on_evidence", "cosine", "cosine_cut", "overlap", "overlap_cut"), 3
+)  # fmt: skip
 ZSTD_LEVEL = 19  # written once, kept for good
 KEY = ("picture", "index", "detail", "method", "budget")
 ORDER = ("detail", "picture", "index", "method", "budget")

@@ -62,7 +62,7 @@ def parts_for(
             parts.scan, new = with_likeness(parts.scan), (*new, *NEW_LIKENESS)
     if only_new and not new:
         raise ValueError("--only-new, and nothing is added: --likeness or --hops adds to --init")
+    trained = new if only_new else ("scan.",)
     for name, parameter in parts.named_parameters():
-        trained = name.startswith("scan.") if not only_new else name.startswith(new)
-        parameter.requires_grad_(trained)
+        parameter.requires_grad_(name.startswith(trained))
     return parts, new

@@ -212,7 +212,7 @@ def parser() -> argparse.ArgumentParser:
         f"--init without (default: as it has; {HOPS} of a new scan)",
     )
     p.add_argument(
-        "--likeness", action="store_true", help="add to an --init without where colours are alike"
+        "--likeness", action="store_true", help="compare colours; added to an --init that does not"
     )
     p.add_argument("--only-new", action="store_true", help="train what is added to --init alone")
     p.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="default %(default)s")
