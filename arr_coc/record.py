@@ -25,11 +25,11 @@ from arr_coc.scoring import score_exact
 from arr_coc.service import comparing, intake
 from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
 from arr_coc.service.mattering import Mattered, describe_mattering
-from arr_coc.service.recordings import FILE, About, AtBudget, Recording, examples_for, on_hub
+from arr_coc.service.recordings import FILE, About, AtBudget, Recording, dump, examples_for, on_hub
 
 LOOKS = ("full", "focused", "shrunk")
 SHARES = (0.05, 0.1, 0.4, 1.0)  # of the tokens, besides the usual share: stops of a card's budget
-DIGITS = 6
+DIGITS = 4  # of seconds and rates
 
 
 def compare_often(
@@ -47,7 +47,9 @@ def compare_often(
         for look in LOOKS:
             if run[look] is None or run[look]["error"]:
                 raise RuntimeError(f"{picture.name}: the {look} look failed: {run[look]}")
-    times = {look: [run[look]["time_to_first_token_s"] for run in runs] for look in LOOKS}
+    times = {
+        look: [round(run[look]["time_to_first_token_s"], DIGITS) for run in runs] for look in LOOKS
+    }
     looks = {look: median_look([run[look] for run in runs]) for look in LOOKS}
     full, focused = (looks[look]["time_to_first_token_s"] for look in ("full", "focused"))
     return {"result": {**runs[0], **looks, "ratio": round(full / focused, 3)}, "times": times}
@@ -206,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     report = record(args.base, examples, args.repetitions, words, **options)
     out = args.out or examples
     out.mkdir(parents=True, exist_ok=True)
-    (out / FILE).write_text(json.dumps(report, separators=(",", ":")) + "\n", encoding="utf-8")
+    dump(report, out / FILE)
     right = {look: sum(_is_right(r, look) for r in report["recordings"]) for look in LOOKS}
     print(json.dumps({"file": str(out / FILE), "n": len(report["recordings"]), "right": right}))
 

@@ -67,6 +67,11 @@ def other_steps(many: int, few: int) -> dict[str, str]:
     """Other sizes, hands, data, clips and pictures; what the parts are worth; the tensions."""
     start, small = f"{EVALUATE} {WEIGHTS}", ANY.replace("1024 1024", "512 512")
     steps = {"512": f"{start} {small} --n {many} --budgets 0.2 {FOUR} --out results/scenes-512"}
+    fresh = ANY.replace("1000000000", "1500000000")
+    steps["fresh"] = (
+        f"{start} {fresh} --n 60 --budgets 0.05 0.2 --methods stock arr-coc"
+        " --out results/scenes-fresh"
+    )
     for side, n in ((512, 60), (1024, 40)):
         world = LARGE.replace("1024 1024", f"{side} {side}")
         asked = f"{start} {world} {HELD_OUT} --n {n} --budgets 0.2 {FOUR}"

@@ -24,7 +24,7 @@ def before(report: dict) -> str:
     measured = report.get("weights_sha256") or "unknown"
     if digests.of_weights(WEIGHTS).startswith(measured):
         return ""
-    return " By the weights before these, with the same parts in the same sizes."
+    return " By the weights before these, whose scan has no likeness."
 
 
 def at_a_fifth(summary: dict) -> dict[str, dict]:
@@ -66,9 +66,11 @@ def marked(met: bool) -> str:
 
 
 def percent(measure: dict | None, sign: str = "") -> str:
-    """A share and its interval in percent; empty where there is none."""
+    """A share and its interval in percent, where it has one; empty where there is no share."""
     if not measure:
         return ""
+    if "interval" not in measure:
+        return f"{100 * measure['value']:{sign}.1f}"
     low, high = measure["interval"]
     value, low, high = (f"{100 * x:{sign}.1f}" for x in (measure["value"], low, high))
     return f"{value} [{low}, {high}]"
@@ -82,7 +84,9 @@ def made_by(summary: dict) -> str:
     kinds = ", ".join(f"{kind} {min(ns)}" for kind, ns in counts.items())
     made = ", then ".join(f"`{command}`" for command in summary["commands"])
     note = f" ({summary['note']})" if "note" in summary else ""
-    return f"Questions: {kinds}. Made with {made}{note}."
+    learned = any(e["method"].startswith("arr-coc") for e in summary["methods"])
+    of = before(summary["identity"]) if learned and "weights_sha256" in summary["identity"] else ""
+    return f"Questions: {kinds}. Made with {made}{note}.{of}"
 
 
 def times_sooner(ratio: dict, value: str = "median", digits: int = 1) -> str:

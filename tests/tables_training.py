@@ -72,6 +72,7 @@ def evidence_block() -> str:
     scenes = [f"{run['samples']:,} scenes" for run in measured]
     heads = [scenes[0], *(f"then {n}" for n in scenes[1:])]
     heads[1] += ", two hops"
+    heads[3] += ", a likeness alone"
     lines = [f"| tokens | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for share in ("0.05", "0.1", "0.2"):
         cells = [_of_evidence(run["evidence_kept"][share]) for run in measured]

@@ -10,7 +10,7 @@ from arr_coc import digests, record
 from arr_coc.page import board, frame, results
 from arr_coc.scoring import score_exact
 from arr_coc.service.looks import ComparisonResult, empty_look
-from arr_coc.service.recordings import ROOT, About, Recording, at_share, find, load
+from arr_coc.service.recordings import FILE, ROOT, About, Recording, at_share, dump, find, load
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,21 @@ def test_the_same_picture_at_another_budget(folder):
     for name in ("relevance", "propositional", "perspectival", "participatory"):
         assert few["where"][name] == usual["where"][name] and name not in other["differs"]
     assert set(few["where"]) == set(usual["where"])
+
+
+def test_what_is_written_small_is_read_as_it_was(folder, tmp_path):
+    about, recordings = load(folder)
+    where = recordings[0]["result"]["where"]
+    where["participatory"] = [[1 / 3] * len(row) for row in where["participatory"]]
+    coarse = recordings[1]["result"]["where"]
+    coarse["cells"][0][0], coarse["cell_budgets"][0] = 1, 256.0
+    dump({"about": about, "recordings": recordings}, tmp_path / FILE)
+    kept = json.loads((tmp_path / FILE).read_text())["recordings"]
+    cells = [recording["result"]["where"]["cells"] for recording in kept]
+    assert isinstance(cells[0], str) and cells[1] == coarse["cells"]
+    again = load(tmp_path)[1]
+    where["participatory"] = [[0.333] * len(row) for row in where["participatory"]]
+    assert again == recordings
 
 
 def test_which_places_mattered_is_recorded(folder):

@@ -37,7 +37,7 @@ from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
 MODULE = "arr_coc.evaluate.first_word"
 LOOKS = (STOCK, OURS)
 QUARTILES = (25, 50, 75)
-DIGITS = 5
+DIGITS, LOAD_DIGITS = 5, 1  # of seconds, and of the load average
 
 
 def one_of_each_picture(blocks: Iterable[Sequence[tuple[Ref, str]]], n: int) -> list[Ref]:
@@ -96,7 +96,8 @@ def measure(
                 check_fallback(look, [found.reduced])
                 row = {"repetition": repetition, "picture": item.ref.picture, "kind": item.kind}
                 row |= {"look": look, "dtype": dtype, "tokens": found.reduced.visual_tokens}
-                row |= {"seconds": round(found.seconds, DIGITS), "load": os.getloadavg()[0]}
+                load = round(os.getloadavg()[0], LOAD_DIGITS)
+                row |= {"seconds": round(found.seconds, DIGITS), "load": load}
                 rows.append(row)
     return [row for row in rows if row["repetition"] >= 0]
 

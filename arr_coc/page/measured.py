@@ -27,6 +27,7 @@ NAMES = {OURS: "ARR-COC (focused look)", STOCK: "Stock (full look)"}
 # In this order; others follow by name.
 TITLES = {
     "scenes": "Against other ways to spend fewer tokens",
+    "scenes-fresh": "On scenes of which nothing had been seen",
     "scenes-512": "On pictures of 256 tokens",
     "hand-1024": "Drawn by a hand that nothing was trained on",
     "hand-1024-instruction": "By that hand, with the usual instruction after the question",

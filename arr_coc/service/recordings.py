@@ -1,6 +1,11 @@
 """Recordings: comparisons made beforehand, stored beside the cards that show them.
 
 Written by `arr_coc.record` and, of clips, `arr_coc.record_clips`; read by the page. No torch.
+
+In the file of pictures, kept cells of a plain grid are one number whose set bits are those of the cells,
+row by row, and budgets that are all alike are that one: a tenth of the lists. Which places mattered is not
+said again where they are those cells. Participatory knowing has three digits there: the third is another on
+another machine. Who reads the file gets lists.
 """
 
 import json
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
     from arr_coc.service.several import SeveralResult
 
 FILE, CLIPS = "recorded.json", "recorded-clips.json"
+LEARNED_MAP, DIGITS = "participatory", 3  # significant ones
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -129,7 +135,35 @@ def load(folder: Path, identity: Identity | None = None) -> tuple[About | None, 
 
     With an `identity`, also where another base or other weights made them.
     """
-    return _read(folder / FILE, identity)
+    about, made = _read(folder / FILE, identity)
+    for recording in made:
+        if where := recording["result"]["where"]:
+            grid = where["grid"]
+            _unpack(where, grid)
+            for other in recording.get("budgets", []):
+                _unpack(other["differs"], grid)
+            mattered = recording.get("mattered")
+            if mattered and mattered["places"] is None:
+                mattered["places"] = [cell[1:] for cell in where["cells"]]
+    return about, made
+
+
+def dump(report: dict[str, Any], path: Path) -> None:
+    """Write recordings of pictures, as `load` reads them; `report` holds `about` and `recordings`."""
+    packed = []
+    for recording in report["recordings"]:
+        result = recording["result"]
+        grid = result["where"] and result["where"]["grid"]
+        budgets = [
+            {**other, "differs": _packed(other["differs"], grid)} for other in recording["budgets"]
+        ]
+        mattered = recording["mattered"]
+        if mattered and mattered["places"] == [cell[1:] for cell in result["where"]["cells"]]:
+            mattered = {**mattered, "places": None}
+        result = {**result, "where": _packed(result["where"], grid)}
+        packed.append({**recording, "result": result, "budgets": budgets, "mattered": mattered})
+    written = json.dumps({**report, "recordings": packed}, separators=(",", ":"))
+    path.write_text(written + "\n", encoding="utf-8")
 
 
 def load_clips(folder: Path, identity: Identity) -> tuple[About | None, list[ClipRecording]]:
@@ -145,6 +179,37 @@ def _read(path: Path, identity: Identity | None) -> tuple[About | None, list[Any
     if identity and not identity.made(report["about"]):
         return None, []
     return report["about"], report["recordings"]
+
+
+def _packed(where: Any, grid: list[int]) -> Any:
+    """`where`, or a part of it, as the file has it; cells that no number stands for stay as they are."""
+    if not where:
+        return where
+    packed = dict(where)
+    if packed.get(LEARNED_MAP):
+        rows = packed[LEARNED_MAP]
+        packed[LEARNED_MAP] = [[float(f"{v:.{DIGITS}g}") for v in row] for row in rows]
+    cells, budgets = where.get("cells", []), where.get("cell_budgets", [])
+    bits = f"{sum(1 << row * grid[1] + column for _, row, column in cells):x}"
+    if cells and _cells(bits, grid) == cells:
+        packed["cells"] = bits
+        if len(budgets) == len(cells) and len(set(budgets)) == 1:
+            packed["cell_budgets"] = budgets[0]
+    return packed
+
+
+def _unpack(where: dict[str, Any], grid: list[int]) -> None:
+    """The lists in place of what `_packed` made of them."""
+    if isinstance(where.get("cells"), str):
+        where["cells"] = _cells(where["cells"], grid)
+    if isinstance(where.get("cell_budgets"), float):
+        where["cell_budgets"] = [where["cell_budgets"]] * len(where["cells"])
+
+
+def _cells(bits: str, grid: list[int]) -> list[list[int]]:
+    """Rows of level 0, row and column, of the set bits of a hexadecimal number."""
+    at = int(bits, 16)
+    return [[0, *divmod(n, grid[1])] for n in range(grid[0] * grid[1]) if at >> n & 1]
 
 
 def _is_same(file: Path, sha256: str) -> bool:
