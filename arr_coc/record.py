@@ -35,24 +35,32 @@ DIGITS = 4  # of seconds and rates
 def compare_often(
     model: Any, picture: Path, question: str, repetitions: int, share: float = Config.share
 ) -> dict[str, Any]:
-    """The comparison's `result` with median times, and every run's `times` to the first token.
-
-    Its ratio is that of the median times, which stand beside it.
-    """
+    """The comparison's `result` and `times`, as `together` makes them."""
     runs = [
         comparing.compare(model, str(picture), question, share, shrunk=True)
         for _ in range(repetitions)
     ]
+    return together(runs, LOOKS, picture.name)
+
+
+def together(runs: Sequence[dict[str, Any]], looks: Sequence[str], file: str) -> dict[str, Any]:
+    """Runs of a comparison as one `result` with median times, and each one's `times` to the first token.
+
+    Its ratio is that of the median times, which stand beside it.
+
+    Raises:
+        RuntimeError: where one of `looks` failed, naming it and the file.
+    """
     for run in runs:
-        for look in LOOKS:
+        for look in looks:
             if run[look] is None or run[look]["error"]:
-                raise RuntimeError(f"{picture.name}: the {look} look failed: {run[look]}")
+                raise RuntimeError(f"{file}: the {look} look failed: {run[look]}")
     times = {
-        look: [round(run[look]["time_to_first_token_s"], DIGITS) for run in runs] for look in LOOKS
+        look: [round(run[look]["time_to_first_token_s"], DIGITS) for run in runs] for look in looks
     }
-    looks = {look: median_look([run[look] for run in runs]) for look in LOOKS}
-    full, focused = (looks[look]["time_to_first_token_s"] for look in ("full", "focused"))
-    return {"result": {**runs[0], **looks, "ratio": round(full / focused, 3)}, "times": times}
+    medians = {look: median_look([run[look] for run in runs]) for look in looks}
+    full, focused = (medians[look]["time_to_first_token_s"] for look in ("full", "focused"))
+    return {"result": {**runs[0], **medians, "ratio": round(full / focused, 3)}, "times": times}
 
 
 def at_budgets(

@@ -20,7 +20,7 @@ import av
 from arr_coc import digests, naming
 from arr_coc.commands import add_dtype, run_command
 from arr_coc.page.wording import tidy
-from arr_coc.record import median_look
+from arr_coc.record import together
 from arr_coc.scenes.moments import CLIP_KINDS, ClipQuestion
 from arr_coc.scenes.moving import ClipScene, make_clip
 from arr_coc.scenes.scene import DEV_SEED, TEST_SEED
@@ -55,17 +55,10 @@ def drawn(kind: str, seed: int) -> Iterator[tuple[ClipScene, ClipQuestion]]:
 
 
 def compare_often(model: Any, path: Path, question: str, repetitions: int) -> dict[str, Any]:
-    """The comparison's `result` with median times, and every run's `times` to the first token."""
+    """The comparison's `result` and `times`, as `record.together` makes them."""
     request = several.check_clip(str(path), question, fewer=True)
     runs = [several.collected(several.compare_stream(model, request)) for _ in range(repetitions)]
-    for run in runs:
-        for look in LOOKS:
-            if run[look] is None or run[look]["error"]:
-                raise RuntimeError(f"{path.name}: the {look} look failed: {run[look]}")
-    times = {look: [run[look]["time_to_first_token_s"] for run in runs] for look in LOOKS}
-    looks = {look: median_look([run[look] for run in runs]) for look in LOOKS}
-    full, focused = (looks[look]["time_to_first_token_s"] for look in ("full", "focused"))
-    return {"result": {**runs[0], **looks, "ratio": round(full / focused, 3)}, "times": times}
+    return together(runs, LOOKS, path.name)
 
 
 def record_kind(model: Any, kind: str, seed: int, path: Path, repetitions: int) -> ClipRecording:

@@ -82,13 +82,17 @@ def _of_kinds(name: str, kinds: list[str]) -> dict[str, Any]:
 
 
 def _means_of_kinds(summary: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
-    methods = []
-    for entry in at_a_fifth(summary).values():
-        right = sum(entry["kinds"][kind]["value"] for kind in kinds) / len(kinds)
-        methods.append({**entry, "overall": {"value": right}})
-    of_all = at_a_fifth({"methods": methods})
-    ours, stock = (of_all[method]["overall"]["value"] for method in ("arr-coc", "stock"))
-    of_all["arr-coc"]["against_stock"] = {"kept": {"value": ours / stock}}
+    found = at_a_fifth(summary)
+    right = {
+        name: sum(entry["kinds"][kind]["value"] for kind in kinds) / len(kinds)
+        for name, entry in found.items()
+    }
+    methods = [
+        entry
+        | {"overall": {"value": right[name]}}
+        | {"against_stock": {"kept": {"value": right[name] / right["stock"]}}}
+        for name, entry in found.items()
+    ]
     return {"methods": methods, "kinds": [k for k in summary["kinds"] if k["kind"] in kinds]}
 
 

@@ -165,4 +165,9 @@ def as_rows(values: Any) -> list[list[float]] | None:
     """A `(1, h, w)` tensor as nested lists with four digits, however small: maps are multiplied."""
     if values is None:
         return None
-    return [[float(f"{value:.4g}") for value in row] for row in values[0].float().cpu().tolist()]
+    return shortened(values[0].float().cpu().tolist(), 4)
+
+
+def shortened(rows: list[list[float]], digits: int) -> list[list[float]]:
+    """Each number to so many significant digits."""
+    return [[float(f"{value:.{digits}g}") for value in row] for row in rows]

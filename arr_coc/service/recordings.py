@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 from arr_coc import digests, naming
 from arr_coc.config import Config
+from arr_coc.service.decision import shortened
 from arr_coc.service.looks import ComparisonResult
 from arr_coc.service.mattering import Mattered
 
@@ -187,8 +188,7 @@ def _packed(where: Any, grid: list[int]) -> Any:
         return where
     packed = dict(where)
     if packed.get(LEARNED_MAP):
-        rows = packed[LEARNED_MAP]
-        packed[LEARNED_MAP] = [[float(f"{v:.{DIGITS}g}") for v in row] for row in rows]
+        packed[LEARNED_MAP] = shortened(packed[LEARNED_MAP], DIGITS)
     cells, budgets = where.get("cells", []), where.get("cell_budgets", [])
     bits = f"{sum(1 << row * grid[1] + column for _, row, column in cells):x}"
     if cells and _cells(bits, grid) == cells:
