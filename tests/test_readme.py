@@ -160,10 +160,8 @@ def test_the_opening_says_what_was_measured():
     assert all(leads[name]["interval"][0] > 0 for name in published), "a lead may be chance"
     next_best = max(published, key=lambda name: fifth[name]["overall"]["value"])
     assert next_best == "divprune" and "DivPrune comes next" in README.read_text()
-    times = json.loads(
-        (ROOT / "results" / "first-word.json").read_text()
-    )  # of the same small model
-    sooner = times["summary"]["ratio"]["median"]
+    times = json.loads((ROOT / "results" / "first-word.json").read_text())  # of the same model
+    sooner = times["summary"]["ratio"]["lower"]  # the quartile that is not flattering
     assert f"on a CPU its first word comes {sooner:.1f} times sooner" in opening
 
 
@@ -177,6 +175,6 @@ def test_what_is_lost_most_is_named():
     assert lost[2][1]["value"] < lost[3][1]["value"], "the fourth is as bad"
     parts = json.loads((ROOT / "results" / "parts" / "summary.json").read_text())
     clear = {e["against"] for e in parts["pairs"] if e["overall"]["interval"][0] > 0}
-    assert clear - {"arr-coc-free", "stock"} == {"arr-coc-no-scan", "arr-coc-no-lora"}, (
-        "the scan and the low-rank maps are shown to matter"
-    )
+    assert clear - {"arr-coc-free", "stock"} == {"arr-coc-no-scan"}
+    evaluation = " ".join((ROOT / "docs" / "evaluation.md").read_text().split())
+    assert "only the scan is shown to matter here" in evaluation
