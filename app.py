@@ -180,8 +180,8 @@ def wire_comparing(page: Parts) -> Dependency:
     running = page.go.click(
         MODEL.on_compare,
         inputs_kwargs=page.named(
-            "turn", "run", "key", "picture", "question", "percent", "glance", "prune", "allocator",
-            "tier", "new_tokens", "revision", "native_tokens", "shrunk", "tensions", "chosen", "drawn",
+            "turn", "run", "key", "picture", "drawn", "question", "percent", "glance", "prune", "allocator",
+            "tier", "new_tokens", "revision", "native_tokens", "shrunk", "imposed", "tensions", "chosen",
         ),
         outputs=page.of(changes.Compared),
         js=numbered,
@@ -235,7 +235,7 @@ def wire_pictures(page: Parts) -> None:
         **EVERY,
     )
     page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
-    page.back.click(LOCAL.on_back, page.before, page.picture, **QUICK)
+    page.back.click(LOCAL.on_back, [page.before, page.key], page.picture, **QUICK)
     own = [page.picture, page.question, page.key, page.drawn, page.percent, page.turn, page.run]
     numbered = stamps.numbered(len(own) - 1, "later")
     given = page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **EVERY)
@@ -260,7 +260,7 @@ def wire_reasons(page: Parts) -> Dependency:
     page.compare_maps.click(None, None, page.others, js=parts.LOOKING_JS, **QUICK)
     looking = page.compare_maps.click(
         MODEL.on_others,
-        inputs_kwargs=page.named("picture", "second", "third", "tensions", *below.ASKED),
+        inputs_kwargs=page.named("picture", "second", "third", "tensions", *stamps.SHOWN),
         outputs=page.others,
         **GPU,
         **PRIVATE,

@@ -283,7 +283,7 @@ def build(
     try:
         parts = {name: PARTS[name](**size) for name, size in sizes.items()}
         return Components(parts, context, unsure, pace)
-    except (TypeError, RuntimeError) as error:
+    except (TypeError, RuntimeError, AssertionError) as error:  # the last is torch's own
         raise ValueError(f"parts have sizes that fit none: {error}") from error
 
 

@@ -6,7 +6,7 @@ can offer the choices before the model is loaded.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from numbers import Real
+from numbers import Integral, Real
 from typing import NamedTuple, TypeVar
 
 # What becomes of the glance (the low-resolution pass), where tokens are dropped, and who picks the places.
@@ -92,7 +92,7 @@ def tokens_for_share(share: float, tokens: int) -> int:
 
 def check_budget(budget: int, tokens: int, minimum: int = 1) -> None:
     """Raise ValueError unless `minimum <= budget <= tokens`."""
-    if isinstance(budget, bool) or not isinstance(budget, int):
+    if isinstance(budget, bool) or not isinstance(budget, Integral):
         raise ValueError(f"budget is {budget!r}, expected a whole number of tokens")
     if budget > tokens:
         raise ValueError(f"budget {budget} exceeds the {tokens} visual tokens there are")
@@ -102,8 +102,18 @@ def check_budget(budget: int, tokens: int, minimum: int = 1) -> None:
 
 def check_new_tokens(count: int) -> None:
     """Raise ValueError unless an answer may have `count` tokens."""
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise ValueError(f"max_new_tokens is {count!r}, expected a whole number")
     if not 1 <= count <= MAX_NEW_TOKENS:
         raise ValueError(f"max_new_tokens is {count}, allowed is 1 to {MAX_NEW_TOKENS}")
+
+
+def check_question(question: str, name: str = "the question") -> None:
+    """Raise ValueError unless something is asked; `name` is what the question is called."""
+    if not isinstance(question, str):
+        raise ValueError(f"{name} is a {type(question).__name__}, expected text")
+    if not question.strip():
+        raise ValueError(f"{name} is empty, expected at least one word")
 
 
 def glance_tokens(grid: tuple[int, int], context: str = "cells") -> int:
@@ -289,7 +299,7 @@ class Config:
         minimum = min(MINIMUM_BUDGET, available)
         if self.budget is not None:
             check_budget(self.budget, available, minimum)
-            return self.budget
+            return int(self.budget)
         tier = suggested if self.tier == QUESTION_TIER else self.tier
         share = TIERS[tier] if tier else AUTO_SHARES[-1] if self.is_auto else self.share
         return max(minimum, tokens_for_share(share, available))

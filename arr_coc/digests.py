@@ -5,10 +5,12 @@ Read in blocks, so that gigabytes take no memory. No torch: the page asks before
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 BLOCK = 1 << 20  # bytes
+SETTINGS = ("context", "unsure", "pace", "parts")  # of ARR-COC weights, in their config.json
 
 
 def of_file(path: Path) -> str:
@@ -52,6 +54,19 @@ def of_weights(folder: Path) -> str:
         return of_file(files[0]) if files else ""
     lines = "".join(f"{of_file(file)}  {file.name}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def of_settings(folder: Path, names: Sequence[str] = SETTINGS) -> str:
+    """SHA-256 of what ARR-COC weights say beside their tensors, in hex; "" where nothing can be read.
+
+    The context, the bound of share "auto", the pace of clips and the parts' options decide as well.
+    """
+    try:
+        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    own = {name: said.get(name) for name in names} if isinstance(said, dict) else {}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
 
 def weights_bytes(folder: Path) -> int:

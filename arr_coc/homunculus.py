@@ -90,7 +90,7 @@ def kept_cells(image: Image.Image, allocation: Allocation, side: int = SIDE) -> 
     lines = Image.new("RGBA", result.size)
     draw = ImageDraw.Draw(lines)
     for left, top, right, bottom in boxes:
-        draw.rectangle((left, top, right - 1, bottom - 1), outline=CELL_LINE)
+        draw.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=CELL_LINE)
     result = Image.alpha_composite(result.convert("RGBA"), lines).convert("RGB")
     region = Image.fromarray(kept.astype(np.uint8) * 255)
     frame = ImageChops.subtract(region.filter(ImageFilter.MaxFilter(5)), region)

@@ -86,7 +86,7 @@ def why_unreadable(source: Path | IO[bytes]) -> str | None:
 
 def too_long(size: tuple[int, int]) -> str | None:
     """Why a picture of so many pixels, width and height, is none that Qwen3-VL takes; None where it is."""
-    if max(size) <= LONGEST * min(size):
+    if 0 < max(size) <= LONGEST * min(size):
         return None
     return f"it is {size[0]} x {size[1]} pixels, its longer side may be at most {LONGEST} times the shorter"
 
@@ -114,8 +114,6 @@ def unreadable(folders: Sequence[Path], names: Sequence[str], *, skip: bool) -> 
         log.warning("%s cannot be read: %s", found_in(folders, name), why[name])
     if bad and not (skip and len(bad) < len(why)):
         counted = f"{len(bad)} of {len(why)} pictures in {folders[0]} cannot be read"
-        raise ValueError(
-            f"{counted}, the first is {bad[0]!r}: {why[bad[0]]}; "
-            "--skip-bad leaves out the questions about such"
-        )
+        way_out = "" if skip else "; --skip-bad leaves out the questions about such"
+        raise ValueError(f"{counted}, the first is {bad[0]!r}: {why[bad[0]]}{way_out}")
     return bad

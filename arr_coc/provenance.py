@@ -40,7 +40,9 @@ def header(module: str, words: Sequence[str], device: torch.device) -> dict[str,
 def command(module: str, words: Sequence[str]) -> str:
     """How to make a result again: arguments as a shell needs them, folders of this machine by name."""
     named = [
-        f"{name}={naming.public(os.environ[name])}" for name in VARIABLES if name in os.environ
+        f"{name}={shlex.quote(naming.public(os.environ[name]))}"
+        for name in VARIABLES
+        if name in os.environ
     ]
     together = "TORCHELASTIC_RUN_ID" in os.environ
     launcher = ["torchrun", "--nproc_per_node", str(processes())] if together else ["python"]

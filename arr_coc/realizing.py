@@ -279,9 +279,8 @@ def recombine(
     if realization.fallback:
         raise ValueError(f"there are no maps to recombine: {realization.fallback}")
     tensions = tensions or realization.tensions
-    config = replace(realization.config, tensions=tensions)
-    if budget is not None:
-        config = replace(config, budget=budget)
+    held = {} if budget is None else {"budget": budget}
+    config = replace(realization.config, tensions=tensions, **held)
     places = realization.grid[0] * realization.grid[1]
     total = config.tokens(places, balancing.lexical_tier(realization.question))
     glance = realization.glance
@@ -300,6 +299,7 @@ def recombine(
         tension_source="imposed",
         relevance=relevance,
         allocation=allocation,
+        rounds=(),
     )
 
 

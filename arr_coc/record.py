@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from arr_coc import digests, naming
+from arr_coc import digests
 from arr_coc.commands import add_dtype, run_command
 from arr_coc.config import Config
 from arr_coc.pictures import unreadable
@@ -25,7 +25,15 @@ from arr_coc.scoring import score_exact
 from arr_coc.service import comparing, intake
 from arr_coc.service.looks import ComparisonResult, LookResult, is_cut
 from arr_coc.service.mattering import Mattered, describe_mattering
-from arr_coc.service.recordings import FILE, About, AtBudget, Recording, dump, examples_for, on_hub
+from arr_coc.service.recordings import (
+    FILE,
+    About,
+    AtBudget,
+    Recording,
+    dump,
+    examples_for,
+    made_with,
+)
 
 LOOKS = ("full", "focused", "shrunk")
 SHARES = (0.05, 0.1, 0.4, 1.0)  # of the tokens, besides the usual share: stops of a card's budget
@@ -144,8 +152,7 @@ def record(
     entries = [entry for entry in entries if entry["file"] not in bad]
     folder = folder_of(base)
     model = ARRCOCQwen.from_pretrained(folder, dtype=dtype)
-    folders = (folder, default_weights(model.is_bundled))
-    base_sha256, weights_sha256 = (digests.of_weights(Path(name or "none")) for name in folders)
+    own = made_with(base, folder, default_weights(model.is_bundled))
     recordings = []
     # The first comparison pays for what is set up once, so one is made that is not recorded.
     for entry in entries[:1]:
@@ -168,10 +175,7 @@ def record(
         )
     about = About(
         **provenance.header("arr_coc.record", words, model.device),
-        base=naming.public(base),
-        base_sha256=base_sha256,
-        weights_sha256=weights_sha256,
-        weights=on_hub(folders[1]),
+        **own,
         repetitions=repetitions,
         load_average=os.getloadavg()[0],
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 import av
 
-from arr_coc import digests, naming
+from arr_coc import digests
 from arr_coc.commands import add_dtype, run_command
 from arr_coc.page.wording import tidy
 from arr_coc.record import together
@@ -26,7 +26,7 @@ from arr_coc.scenes.moving import ClipScene, make_clip
 from arr_coc.scenes.scene import DEV_SEED, TEST_SEED
 from arr_coc.scoring import score_exact
 from arr_coc.service import several
-from arr_coc.service.recordings import CLIPS, About, ClipRecording, examples_for, on_hub
+from arr_coc.service.recordings import CLIPS, About, ClipRecording, examples_for, made_with
 
 KINDS = ("which_way", "end_colour", "told")
 LOOKS = ("full", "focused", "fewer")
@@ -117,18 +117,14 @@ def record(
 
     folder = folder_of(base)
     model = ARRCOCQwen.from_pretrained(folder, dtype=dtype)
-    folders = (folder, default_weights(model.is_bundled))
-    base_sha256, weights_sha256 = (digests.of_weights(Path(name or "none")) for name in folders)
+    own = made_with(base, folder, default_weights(model.is_bundled))
     recordings = [
         record_kind(model, kind, seed, out / f"clip-{kind.replace('_', '-')}.mp4", repetitions)
         for kind in kinds
     ]
     about = About(
         **provenance.header("arr_coc.record_clips", words, model.device),
-        base=naming.public(base),
-        base_sha256=base_sha256,
-        weights_sha256=weights_sha256,
-        weights=on_hub(folders[1]),
+        **own,
         repetitions=repetitions,
     )
     return {"about": about, "recordings": recordings}

@@ -32,11 +32,11 @@ def normalise_answer(text: str) -> str:
     """An answer as the VQA evaluation compares it: lower case, digits, no articles or punctuation.
 
     What is an article alone is kept: a bar may be called "a". Its table of contractions ("dont" to
-    "don't") is replaced by dropping apostrophes on both sides.
+    "don't") is replaced by dropping apostrophes on both sides. Signs before a digit stay.
     """
-    text = re.sub(r"(?<=\d),(?=\d)", "", text.lower().replace("'", ""))
-    text = re.sub(r"(?<!\d)\.|\.(?!\d)", "", text)  # points stay inside numbers only
-    text = re.sub(r"[^\w\s.:$%+-]|_", " ", text)
+    text = re.sub(r"(?<=\d),(?=\d)", "", re.sub("['\u2019]", "", text.lower()))
+    text = re.sub(r"\.(?!\d)", "", text)  # points stay before a digit only: ".5"
+    text = re.sub(r"[+-](?!\d)|[^\w\s.:$%+-]|_", " ", text)
     words = [NUMBERS.get(word, word) for word in text.split()]
     return " ".join([word for word in words if word not in ARTICLES] or words)
 

@@ -33,7 +33,7 @@ from arr_coc.page.refusals import refusal
 from arr_coc.page.taken import Choice, Number
 from arr_coc.page.visit import Visit, card_key
 from arr_coc.service import decision, intake, recordings, sessions, uploads
-from arr_coc.service.loader import Loader, base_to_come, identity_to_come
+from arr_coc.service.loader import BUNDLED, Loader, base_to_come, identity_to_come
 from arr_coc.service.looks import ComparisonResult, empty_look
 from arr_coc.service.settings import SETTINGS
 
@@ -770,21 +770,67 @@ def test_what_is_on_the_page_is_of_its_own_base(monkeypatch, tmp_path):
     assert made and own.made(about)
     for other in (own._replace(base_sha256="0"), own._replace(weights_sha256=None)):
         assert recordings.load(recorded_examples(), other) == (None, [])
+    assert not own.made({**about, "weights_settings": "0"})  # say, another decay
     assert measured.load(app.RESULTS, own)
     monkeypatch.setenv("ARR_COC_BASE", "Qwen/Qwen3-VL-4B-Instruct")
     hub = identity_to_come()
-    assert hub == ("Qwen/Qwen3-VL-4B-Instruct", "", "", "")
+    assert hub == ("Qwen/Qwen3-VL-4B-Instruct", "", "", "", "")
     assert recordings.load(recorded_examples(), hub) == (None, [])
     assert measured.OTHER in measured.section(app.RESULTS, hub)
-    assert hub.made({**about, "base": hub.base, "base_sha256": "", "weights_sha256": ""})
-    assert not hub.made({**about, "base": "Qwen/other", "base_sha256": "", "weights_sha256": ""})
-    free = {**about, "base": hub.base, "base_sha256": "", "weights_sha256": ""}
+    about = {**about, "base_sha256": "", "weights_sha256": "", "weights_settings": ""}
+    free = {**about, "base": hub.base}
+    assert hub.made(free) and not hub.made({**about, "base": "Qwen/other"})
     monkeypatch.setenv("ARR_COC_WEIGHTS", "someone/arr-coc")
     monkeypatch.setenv("ARR_COC_REVISIONS", "v1.0,v0.9")
     named = identity_to_come()
     assert named.weights == "someone/arr-coc@v1.0" and named.made(free | {"weights": named.weights})
     assert not named.made(free) and not hub.made(free | {"weights": named.weights})
     assert not named.made(free | {"weights": "someone/arr-coc@v0.9"})
+
+
+def test_weights_of_another_base_leave_the_page_what_was_recorded(monkeypatch, tmp_path):
+    """A page published with Qwen3-VL's weights and duplicated on a CPU."""
+    own = identity_to_come()
+    config = json.loads((BUNDLED / "arr-coc" / "config.json").read_text())
+    told = tmp_path / "config.json"
+    told.write_text(json.dumps({**config, "fingerprint": "0"}))
+    monkeypatch.setenv("ARR_COC_WEIGHTS", str(tmp_path))
+    assert identity_to_come() == own
+    asked = []
+    monkeypatch.setattr(
+        "huggingface_hub.hf_hub_download", lambda *args, **more: asked.append((args, more)) or told
+    )
+    monkeypatch.setenv("ARR_COC_WEIGHTS", "someone/arr-coc")
+    monkeypatch.setenv("ARR_COC_REVISIONS", "v1")
+    assert identity_to_come() == own
+    assert asked == [(("someone/arr-coc", "config.json"), {"revision": "v1"})]
+    told.write_text(json.dumps(config))  # made for the bundled base, but other weights
+    assert identity_to_come().weights == "someone/arr-coc@v1"
+    told.write_text("{")
+    assert identity_to_come().weights == "someone/arr-coc@v1"
+    told.write_text(json.dumps({**config, "fingerprint": "0"}))
+    monkeypatch.setenv("ARR_COC_BASE", "bundled")  # named: it runs without weights then
+    assert identity_to_come().weights == "someone/arr-coc@v1"
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"about": {}}', "version https://git-lfs"])
+def test_recordings_that_cannot_be_read_leave_the_page(tmp_path, damaged):
+    for name in (recordings.FILE, recordings.CLIPS):
+        (tmp_path / name).write_text(damaged)
+    assert recordings.load(tmp_path, identity_to_come()) == (None, [])
+    assert recordings.load_clips(tmp_path, identity_to_come()) == (None, [])
+
+
+def test_what_the_server_forgot_of_a_visit_is_taken_from_the_page(handlers):
+    visit = handlers.visited({"tensions": None, "imposed": "0.2,0.5,1"})
+    assert visit.tensions == [0.2, 0.5, 1.0] and visit.imposed == "0.2,0.5,1"
+    assert handlers.visited({"tensions": [0, 0, 0], "imposed": "1,1,1"}).tensions == [0, 0, 0]
+    for nothing in ("", None, "x,y", 3):
+        assert handlers.visited({"imposed": nothing}).tensions is None
+    path = str(handlers.examples[1].path)
+    assert handlers.on_back(None, card_key(1))["value"] == path
+    assert handlers.on_back("here.png", card_key(1))["value"] == "here.png"
+    assert handlers.on_back(None, "own-1")["value"] is None
 
 
 def test_a_note_speaks_of_answers_that_were_recorded(handlers, monkeypatch):

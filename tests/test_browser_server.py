@@ -87,6 +87,33 @@ def test_what_was_finished_is_there_after_the_server_came_back(browser, dying):
 
 @pytest.mark.thorough
 @pytest.mark.slow
+def test_a_question_about_ones_own_picture_is_not_put_to_a_card(browser, dying):
+    begin, hold = dying
+    server = begin()
+    with watched(browser, viewport=DESK) as tab:
+        visit(tab, app=lambda: server)
+        tab.locator("#arr-own").click()
+        file = recorded_examples() / "02-emblem-colour.jpg"
+        tab.locator("#arr-picture input[type=file]").set_input_files(file)
+        hold.write_text("1")
+        ask(tab, "what is on my own picture?")
+        expect(tab.locator(PULSE)).to_be_visible()
+        server.process.kill()
+        server.process.wait()
+        gone(tab)
+        hold.unlink()
+        with tab.expect_navigation(timeout=120_000):
+            begin()
+        expect(tab.locator(".arr-alarm")).to_contain_text("is not there any more")
+        kept = tab.get_by_role("region", name="From before the interruption")
+        expect(kept).to_contain_text("what is on my own picture?")
+        expect(tab.locator(BOX)).not_to_have_value("what is on my own picture?")
+        expect(tab.locator(BOX)).not_to_have_value("")
+        assert "arr_q" not in tab.url
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_is_finished_stays_where_the_framework_notices_first(browser, dying):
     begin, _ = dying
     server = begin()

@@ -72,6 +72,14 @@ BROKEN = {
         lambda f: (f / "preprocessor_config.json").unlink(),
         "has no preprocessor_config.json that can be read",
     ),
+    "a damaged config": (
+        lambda f: (f / "config.json").write_text("{"),
+        "has a config.json that is not JSON",
+    ),
+    "a config that is a list": (
+        lambda f: (f / "config.json").write_text("[]"),
+        "has a config.json that holds no settings",
+    ),
     "no weights": (lambda f: (f / WEIGHTS).unlink(), "cannot be read"),
     "another model": (
         lambda f: edited(f, "config.json", model_type="llama"),

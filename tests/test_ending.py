@@ -1,6 +1,7 @@
 """Ending: why an answer stopped is said, what was cut is not judged, and no number is NaN."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,19 @@ def test_the_end_token_the_length_and_the_deadline_are_told_apart(bundled, pictu
     assert last(bundled, picture, max_new_tokens=1).ended == "length"
     late = last(bundled, picture, max_new_tokens=64, deadline_s=0.0)
     assert (late.ended, late.new_tokens) == ("time", 1)
+
+
+def test_only_writing_counts_against_the_deadline(tiny, picture, monkeypatch):
+    slow, forward = [], tiny.model.forward
+
+    def first_is_slow(*args, **options):
+        if not slow:
+            slow.append(time.sleep(0.5))
+        return forward(*args, **options)
+
+    monkeypatch.setattr(tiny.model, "forward", first_is_slow)
+    answer = tiny.generate(picture, "what?", use_arr_coc=False, max_new_tokens=2, deadline_s=0.4)
+    assert slow and (answer.measures.ended, answer.measures.new_tokens) == ("length", 2)
 
 
 def test_it_reaches_the_api_s_records(tiny, picture):
@@ -56,7 +70,10 @@ def test_no_entropy_that_is_no_number_leaves():
 
 CUT = {
     "length": ({"ended": "length", "new_tokens": 32}, "cut off after 32 tokens"),
-    "time": ({"ended": "time", "stages_s": {"prefill": 1.1, "decode": 7.0}}, "stopped after 8 s"),
+    "time": (
+        {"ended": "time", "stages_s": {"prefill": 9.0, "decode": 7.0}},
+        "stopped after 7 s",
+    ),
 }
 
 

@@ -25,6 +25,7 @@ from arr_coc.peers import methods as peers_methods
 from arr_coc.peers import ours as peers_ours
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.model import ARRCOCQwen
+from arr_coc.qwen.weights import BUNDLED_WEIGHTS
 from arr_coc.scenes.scene import DEV_SEED
 
 ROOT = Path(__file__).parent.parent
@@ -507,6 +508,41 @@ def test_what_is_loaded_from_the_hub_is_known_by_its_commit(tmp_path, monkeypatc
     assert [own.pop("base_commit") for own in about] == ["0" * 40, "1" * 40]
     assert about[0] == about[1] and about[0]["weights"] == "org/weights"
     assert about[0]["weights_sha256"] and about[0]["weights_parts"] and about[0]["unsure"]
+
+
+def test_the_revision_that_is_loaded_is_the_one_that_is_named(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        weights, "folder_of", lambda name, revision: asked.append(revision) or BUNDLED_WEIGHTS
+    )
+    settings = parse(["--out", "x", "--weights", "org/weights"], "")
+    about = []
+    for listed in ("", "v2, v1", "v1"):
+        monkeypatch.setenv("ARR_COC_REVISIONS", listed)
+        about.append(identity.identity(settings).get("weights_revision"))
+    assert asked == about == [None, "v2", "v1"]
+
+
+def test_weights_that_are_set_up_otherwise_are_others(tmp_path):
+    folder = tmp_path / "w"
+    shutil.copytree(BUNDLED_WEIGHTS, folder)
+    settings = parse(["--out", str(tmp_path / "out"), "--weights", str(folder), "--resume"], "x")
+    identity.open_out(settings)
+    (tmp_path / "out" / "rows.parquet").touch()
+    said = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**said, "context": "none"}))
+    with pytest.raises(SystemExit, match="weights_setup"):
+        identity.open_out(settings)
+    path = tmp_path / "out" / "identity.json"
+    known = json.loads(path.read_text())
+    del known["weights_setup"]  # as rows of before do not say it
+    path.write_text(json.dumps(known))
+    (tmp_path / "out" / "rows.parquet").unlink()
+    (tmp_path / "out" / "time.json").write_text("[]")
+    identity.open_out(settings)
+    other = parse(["--out", str(tmp_path / "out"), "--max-new-tokens", "3", "--resume"], "x")
+    with pytest.raises(SystemExit, match="holds rows of"):  # times are of what was asked, too
+        identity.open_out(other)
 
 
 def test_fewer_are_asked_than_there_are_rows_of(tmp_path):

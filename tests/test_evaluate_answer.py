@@ -218,3 +218,12 @@ def test_ratios_are_taken_within_a_question():
     more = [row | {"question": row["question"] + 2 * n} for n in range(3) for row in rows]
     entries = {e["method"]: e for e in timing.summarise_time(more)}
     assert entries["arr-coc"]["ratio_to_stock"]["interval"] == [0.25, 0.5]
+
+
+def test_a_stage_that_some_pictures_do_without_counts_as_nothing_there():
+    rows = [
+        {"question": q, "method": "stock", "budget": 1.0, "seconds": 1.0, "encode_s": 1.0, **more}
+        for q, more in enumerate([{"select_s": 0.5}, {}])
+    ]
+    (entry,) = timing.summarise_time(rows)
+    assert entry["stages_s"] == {"encode": 1.0, "select": 0.25}

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from test_viewer import result, shown  # noqa: F401  (fixtures)
 
-from arr_coc.page import film, frame, share, viewer, warping
+from arr_coc.page import film, frame, post, share, viewer, warping
 
 
 def frames_of(made):
@@ -50,6 +50,22 @@ def test_without_a_decision_there_is_a_sentence(shown):  # noqa: F811
         assert share.saved(without, "gif") == share.saved(without, "sized") == share.UNDECIDED
         with pytest.raises(ValueError, match="nothing was decided"):
             film.gif(without)
+
+
+def test_letters_that_the_font_has_not_are_said(shown):  # noqa: F811
+    for text in ("这是什么?", "यह क्या है?"):
+        asked = {**shown, "result": {**shown["result"], "question": text}}
+        assert share.saved(asked, "png") == share.UNWRITABLE.format(text[0])
+        assert share.saved(asked, "html").startswith("arr-coc.html|data:text/html")
+    assert not post.unwritable("Où est la « clé » ? Где ключ? ½ ✓ …")
+
+
+def test_one_picture_is_drawn_at_a_time(shown, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(share, "PATIENCE_S", 0.0)
+    with share._DRAWING:
+        assert share.saved(shown, "png") == share.BUSY
+        assert share.saved(shown, "json").startswith("arr-coc.json|")
+    assert share.saved(shown, "png").startswith("arr-coc.png|")
 
 
 def test_a_bent_picture_gives_a_place_the_area_of_its_tokens(shown):  # noqa: F811

@@ -61,6 +61,10 @@ def test_the_command_times_both_looks(tmp_path):
     assert first_word.against_fastest(quicker, out, report)["to_be_made_again"]
     elsewhere = {**report, "size": [9, 9]}
     assert not first_word.against_fastest(quicker, out, elsewhere)["to_be_made_again"]
+    named = [{**report, "base_sha256": "", "base": f"org/{n}b"} for n in (2, 4)]
+    out.write_text(json.dumps({**named[0], "fastest_stock_s": 0.5}))
+    assert first_word.against_fastest(quicker, out, named[0])["to_be_made_again"]
+    assert not first_word.against_fastest(quicker, out, named[1])["to_be_made_again"]
     assert report["summary"]["pictures"] == 3 and len({r["picture"] for r in report["rows"]}) == 3
     assert {r["tokens"] for r in report["rows"] if r["look"] == "stock"} == {256}
     assert {r["tokens"] for r in report["rows"] if r["look"] == "arr-coc"} == {51}

@@ -41,6 +41,11 @@ def test_every_picture_has_the_aspect_and_the_side():
         assert max(homunculus.overlay(scene(*size), spot()).size) == 640
 
 
+def test_cells_that_are_thinner_than_a_pixel_are_drawn():
+    plan = TopK()(torch.rand(2, 2000), 50)
+    assert homunculus.kept_cells(Image.new("RGB", (20_000, 40)), plan).size[0] == 640
+
+
 def test_heat_is_brightest_where_relevance_is():
     heat = np.asarray(homunculus.overlay(Image.new("RGB", (256, 192), "grey"), spot()), float)
     row, column = np.unravel_index(heat.sum(-1).argmax(), heat.shape[:2])

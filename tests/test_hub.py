@@ -466,6 +466,22 @@ def test_a_space_is_not_pushed_for_a_version_that_does_not_exist(there, capsys):
     assert ("spaces", SPACE) not in there.repos
 
 
+def test_a_version_that_the_space_holds_is_looked_for_as_well(there, capsys):
+    repo = there.add(WEIGHTS, {})
+    space = there.add(SPACE, {"app.py": b"old"}, kind="spaces")
+    space.variables = {"ARR_COC_REVISIONS": "v0.9"}
+    words = ("push-space", SPACE, "--hardware", "cpu", "--yes", "--no-wait", "--weights", WEIGHTS)
+    with pytest.raises(SystemExit, match=r"at revision 'v0.9': the repo has no such revision"):
+        run(capsys, *words)
+    assert "ARR_COC_WEIGHTS" not in space.variables
+    repo.tags["v0.9"] = repo.main
+    run(capsys, *words)
+    assert space.variables["ARR_COC_WEIGHTS"] == WEIGHTS
+    space.variables["ARR_COC_REVISIONS"] = "v0.8"
+    run(capsys, *words, "--revisions", "v0.9")
+    assert space.variables["ARR_COC_REVISIONS"] == "v0.9"
+
+
 class Clock:
     """Seconds that pass while nobody waits."""
 

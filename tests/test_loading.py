@@ -167,6 +167,23 @@ def test_weights_of_another_base_leave_the_bundled_one_its_own_where_it_came_by_
     assert not ARRCOCQwen.from_pretrained(on_bad_weights="notice").policies
 
 
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("gpu", "device is 'gpu', expected cpu, cuda or cuda:N"),
+        ("cuda:7", "device is cuda:7, but this machine has .*'cpu' is allowed"),
+    ],
+)
+def test_a_device_that_is_none_is_said_before_weights_are_read(device, said, monkeypatch):
+    monkeypatch.setattr(loading.fetching, "fetched", lambda *_: 1 / 0)
+    with pytest.raises(ValueError, match=said):
+        loading.load_base(loading.BUNDLED_BASE, device=device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert loading.device_of("cuda:1").index == 1
+    with pytest.raises(ValueError, match="2 CUDA devices: 'cpu' is allowed, or cuda:0 to cuda:1"):
+        loading.device_of("cuda:2")
+
+
 def test_a_gpu_that_torch_cannot_use_is_said_on_a_space(monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "GPU_FILE", tmp_path)
     assert not loading.load_base(loading.BUNDLED_BASE, device="cpu").notices
@@ -226,6 +243,10 @@ def test_weights_of_another_format_are_refused(tmp_path):
         ARRCOCQwen.from_pretrained(components=tmp_path)
 
 
+# Its width cannot be divided among heads.
+ODD_ADAPTER = {"feature_size": SIZE, "planes": 3, "width": 97, "attends": True}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -235,6 +256,8 @@ def test_weights_of_another_format_are_refused(tmp_path):
         ({"parts": {"policy": {"width": 7}}}, r"do not fit their config\.json: parts have sizes"),
         ({"parts": {"brain": {}}}, "expected some of policy, combiner"),
         ({"parts": None}, "do not fit their config.json: parts are None"),
+        ({"parts": {"adapter": ODD_ADAPTER}}, "do not fit their config.json: parts have sizes"),
+        ({"pace": {"decay": 0.5, "boost": 1.5, "lean": float("nan")}}, "have pace .*, expected"),
     ],
 )
 def test_weights_whose_config_is_wrong_are_refused(tmp_path, change, said):

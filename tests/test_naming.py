@@ -6,6 +6,7 @@ import json
 import pytest
 
 from arr_coc import digests, naming, provenance
+from arr_coc.qwen.weights import BUNDLED_WEIGHTS
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -46,6 +47,14 @@ def test_a_command_is_told_without_folders_of_this_machine():
     assert told == "python -m arr_coc.train --base qwen --out runs/x --init=w"
 
 
+def test_variables_are_told_as_a_shell_needs_them(monkeypatch):
+    for name in provenance.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ARR_COC_REVISIONS", "v2, v1")
+    told = provenance.command("arr_coc.evaluate", [])
+    assert told == "ARR_COC_REVISIONS='v2, v1' python -m arr_coc.evaluate"
+
+
 def test_one_file_s_digest_is_the_file_s(tmp_path):
     assert digests.of_weights(tmp_path) == "" and digests.weights_bytes(tmp_path) == 0
     (tmp_path / digests.WEIGHTS).write_bytes(b"x" * (digests.BLOCK + 5))
@@ -71,3 +80,18 @@ def test_every_shard_counts(tmp_path):
     (tmp_path / digests.INDEX).write_text("[]")
     with pytest.raises(ValueError, match="is damaged"):
         digests.of_weights(tmp_path)
+
+
+def test_what_weights_say_beside_their_tensors_has_a_digest(tmp_path):
+    own = digests.of_settings(BUNDLED_WEIGHTS)
+    said = json.loads((BUNDLED_WEIGHTS / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**said, "base_model": "another word"}))
+    assert digests.of_settings(tmp_path) == own
+    (tmp_path / "config.json").write_text(json.dumps({**said, "pace": None}))
+    assert digests.of_settings(tmp_path) != own
+    of_parts = [digests.of_settings(folder, ["parts"]) for folder in (tmp_path, BUNDLED_WEIGHTS)]
+    assert of_parts[0] == of_parts[1]
+    for damaged in ("{", "[]"):
+        (tmp_path / "config.json").write_text(damaged)
+        assert digests.of_settings(tmp_path) != own
+    assert digests.of_settings(tmp_path / "nowhere") == ""

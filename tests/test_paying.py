@@ -11,13 +11,13 @@ QUESTION = "what number is on the small sign?"
 
 def run(look, native, held, seconds):
     """Tokens of a run, and every stage of it as long."""
-    tokens = {"native": native, "glance": 36, "held": held}
+    tokens = {"native": native, "glance": 36, "encoded": held, "held": held}
     return look, tokens, dict.fromkeys(STAGES[look], seconds)
 
 
 def test_nothing_is_predicted_before_both_looks_have_run():
     times = StageTimes()
-    tokens = {"native": 256, "glance": 36, "held": 51}
+    tokens = {"native": 256, "glance": 36, "encoded": 51, "held": 51}
     assert times.why_not(tokens) is None
     times.note(*run(FULL, 256, 256, 0.01))
     assert times.predicted(FULL, tokens) == pytest.approx(0.03)
@@ -28,7 +28,7 @@ def test_the_slower_look_is_told_with_both_times():
     times = StageTimes()
     times.note(*run(FULL, 256, 256, 0.01))
     times.note(*run(FOCUSED, 256, 51, 0.02))
-    said = times.why_not({"native": 256, "glance": 36, "held": 51})
+    said = times.why_not({"native": 256, "glance": 36, "encoded": 51, "held": 51})
     assert said == (
         "Answered in full: looking closely at 51 of 256 tokens would take 0.1 s here, "
         "all of them 0.03 s."
@@ -39,7 +39,7 @@ def test_between_sizes_seconds_are_linear_and_beyond_them_they_grow():
     times = StageTimes()
     times.note(*run(FULL, 100, 100, 0.1))
     times.note(*run(FULL, 300, 300, 0.5))
-    at = {n: times.predicted(FULL, {"native": n, "held": n, "glance": 1}) for n in (200, 600)}
+    at = {n: times.predicted(FULL, {"native": n}) for n in (200, 600)}
     assert at[200] == pytest.approx(3 * 0.3) and at[600] == pytest.approx(3 * 1.0)
 
 
@@ -66,7 +66,7 @@ def test_a_model_answers_in_full_where_focusing_does_not_pay(tiny, picture, monk
 
 
 def test_a_full_look_is_taken_once_to_compare_with():
-    times, tokens = StageTimes(), {"native": 256, "glance": 36, "held": 51}
+    times, tokens = StageTimes(), {"native": 256, "glance": 36, "encoded": 51, "held": 51}
     times.note(*run(FOCUSED, 256, 51, 0.01))
     assert "was not known yet" in times.why_not(tokens)
     times.note(*run(FULL, 256, 256, 0.1))
@@ -74,7 +74,7 @@ def test_a_full_look_is_taken_once_to_compare_with():
 
 
 def test_what_is_passed_over_is_tried_again_now_and_then():
-    times, tokens = StageTimes(), {"native": 256, "glance": 36, "held": 51}
+    times, tokens = StageTimes(), {"native": 256, "glance": 36, "encoded": 51, "held": 51}
     times.note(*run(FULL, 256, 256, 0.01))
     times.note(*run(FOCUSED, 256, 51, 0.02))
     said = [times.passes_over(tokens, "") for _ in range(2 * AGAIN + 2)]
@@ -92,16 +92,19 @@ def test_one_process_learns_from_another():
         worker = StageTimes()
         worker.learn(own.told())
         worker.note(*run(FOCUSED, 256, 51, 9.0))
-        assert worker.passes_over({"native": 256, "glance": 36, "held": 51}, "")
+        assert worker.passes_over({"native": 256, "glance": 36, "encoded": 51, "held": 51}, "")
         own.learn(worker.told())
-    assert worker.passes_over({"native": 256, "glance": 36, "held": 51}, "") is None
+    assert worker.passes_over({"native": 256, "glance": 36, "encoded": 51, "held": 51}, "") is None
     other.learn(own.told())
     assert own.told() == other.told() and own.predicted(FULL, {"native": 256}) == pytest.approx(0.6)
 
 
 def test_looks_of_another_way_are_not_taken_for_it(tiny, picture, monkeypatch):
     monkeypatch.setattr(tiny, "times", StageTimes())
-    usual, tokens = way_of(Config(), "cells"), {"native": 80, "glance": 16, "held": 16}
+    usual, tokens = (
+        way_of(Config(), "cells"),
+        {"native": 80, "glance": 16, "encoded": 16, "held": 16},
+    )
     for config in (Config(glance="off"), Config(prune="after"), Config(share="auto")):
         tiny.generate(picture, QUESTION, config=config, max_new_tokens=2)
         assert tiny.times.predicted(FOCUSED, tokens, usual) is None
@@ -144,3 +147,19 @@ def test_what_a_clip_cannot_have_is_refused_however_soon_a_full_look_is(tiny, pi
 def test_another_word_is_refused():
     with pytest.raises(ValueError, match="when is 'never', expected one of always, auto"):
         Config(when="never")
+
+
+def test_runs_are_known_by_what_they_were_allowed(bundled, picture, monkeypatch):
+    """As predictions are: rounds often hold less than the most that they may."""
+    monkeypatch.setattr(bundled, "times", StageTimes())
+    config = Config(share="auto")
+    grid = bundled.realize(picture, QUESTION, config).grid
+    native = grid[0] * grid[1]
+    for asked in (config, Config(prune="after")):
+        bundled.generate(picture, QUESTION, config=asked, max_new_tokens=2)
+    told, _ = bundled.times.told()
+    sizes = {
+        (stage, "rounds" in way): {n for n, _ in seen} for (_, stage, way), seen in told.items()
+    }
+    assert sizes["encode", True] == sizes["prefill", True] == {config.tokens(native)}
+    assert sizes["encode", False] == {native}  # all of it goes through the encoder

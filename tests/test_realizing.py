@@ -3,14 +3,22 @@
 import time
 from dataclasses import FrozenInstanceError, replace
 
+import numpy as np
 import pytest
 import torch
 
 from arr_coc.balancing import Combiner, TensionPolicy, lexical_tier
 from arr_coc.components import Components
-from arr_coc.config import ALLOCATORS, MINIMUM_BUDGET, Config, Tensions, glance_tokens
+from arr_coc.config import (
+    ALLOCATORS,
+    MINIMUM_BUDGET,
+    Config,
+    Tensions,
+    check_new_tokens,
+    glance_tokens,
+)
 from arr_coc.knowing import TextureMatch
-from arr_coc.realizing import Glance, Realizer, decide, recombine
+from arr_coc.realizing import Glance, Realizer, Round, decide, recombine
 from arr_coc.words import Words
 
 GRID = (8, 10)
@@ -133,6 +141,19 @@ def test_recombining_needs_no_host_and_equals_a_fresh_decision():
     assert not torch.equal(again.relevance, realization.relevance)
     smaller = recombine(realization, budget=10)
     assert smaller.tokens == 10
+    rounds = (Round(5, 0.5),)
+    assert recombine(replace(realization, rounds=rounds), budget=10).rounds == ()
+
+
+def test_numbers_of_other_libraries_are_numbers():
+    assert type(Config(budget=np.int64(51)).tokens(256)) is int
+    for wrong in (51.0, True, "51"):
+        with pytest.raises(ValueError, match="expected a whole number of tokens"):
+            Config(budget=wrong).tokens(256)
+    for wrong in (2.5, True, "5", None):
+        with pytest.raises(ValueError, match="max_new_tokens is .*, expected a whole number"):
+            check_new_tokens(wrong)
+    check_new_tokens(np.int32(5))
 
 
 def test_recombining_with_too_small_a_budget_names_both_numbers():

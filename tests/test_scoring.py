@@ -42,6 +42,10 @@ def test_vqa_accuracy_follows_its_definition():
         ("yes.", "yes"),
         ("two", "2"),
         ("black/white", "black white"),
+        (".5", ".5"),
+        ("t-shirt", "t shirt"),
+        ("10-20", "10-20"),
+        ("Wendy\u2019s", "wendys"),
     ],
 )
 def test_answers_are_compared_in_one_form(text, same):

@@ -244,18 +244,30 @@ def test_the_server_that_the_owner_names_takes_the_models_place(named, monkeypat
     assert loader.base_to_come() == "Qwen/Qwen3-VL-2B-Instruct"
 
 
-def test_an_address_that_is_none_is_said_at_the_start(monkeypatch):
+def test_an_address_that_is_none_is_said_at_the_start(monkeypatch, tmp_path):
     monkeypatch.setenv("ARR_COC_SERVER", "somewhere")
     own = loader.Loader()
     own.load()
     assert "the server's address is not understood" in own.error
+    header = ModelHandlers(LocalHandlers(tmp_path, False), own, None).on_ready().header
+    assert header.count("The model did not load") == 1
 
 
-def test_a_server_may_come_after_the_page(monkeypatch):
+def test_what_a_server_keeps_is_not_promised(named, monkeypatch):
+    assert frame.SENT in frame.privacy()
+    monkeypatch.delenv("ARR_COC_SERVER")
+    assert frame.SENT not in frame.privacy()
+
+
+def test_a_server_may_come_after_the_page(monkeypatch, tmp_path):
     monkeypatch.setenv("ARR_COC_SERVER", "http://127.0.0.1:9")
     own = loader.Loader()
     own.load()
     assert own.error is None and own.get(0).name == "a server that does not answer now"
+    handlers = ModelHandlers(LocalHandlers(tmp_path, False), own, None)
+    assert handlers.on_ready().waking["active"]  # until its name is known
+    monkeypatch.setattr(type(own.get(0)), "name", "Qwen3-VL")
+    assert not handlers.on_ready().waking["active"]
 
 
 def test_the_page_says_that_there_is_no_map(named, tmp_path, picture):

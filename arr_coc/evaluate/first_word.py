@@ -22,14 +22,14 @@ import torch
 from tqdm import tqdm
 
 from arr_coc import digests, naming, provenance
-from arr_coc.commands import run_command
+from arr_coc.commands import count, run_command
 from arr_coc.config import DTYPES, SHARE
 from arr_coc.evaluate.questions import Item, Ref, Scenes, other_scenes
 from arr_coc.evaluate.rows import budget_tokens, check_fallback, question_for
 from arr_coc.peers.clock import SLOW, timed
 from arr_coc.peers.methods import EVERY
 from arr_coc.peers.names import OURS, STOCK
-from arr_coc.qwen.loading import BUNDLED_BASE
+from arr_coc.qwen.loading import BUNDLED_BASE, folder_of
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.scenes.hands import ANY, HELD_OUT_HANDS, HOME, TRAINING_HANDS
 from arr_coc.scenes.scene import DEV_SEED, KINDS_OF, WORLDS
@@ -159,7 +159,8 @@ def against_fastest(summary: dict[str, Any], before: Path, about: dict[str, Any]
     What it replaces counts only where it was `about` the same machine, base and size.
     """
     report = json.loads(before.read_text()) if before.is_file() else {}
-    same = all(report.get(name) == about[name] for name in ("base_sha256", "size"))
+    names = ["base_sha256", "size", *([] if about["base_sha256"] else ["base"])]
+    same = all(report.get(name) == about[name] for name in names)
     same = same and provenance.same_machine(report["machine"], about["machine"])
     known = report.get("fastest_stock_s") if same else None
     own = summary["stock_s"]["median"]
@@ -185,10 +186,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--hand", choices=(ANY, *TRAINING_HANDS, *HELD_OUT_HANDS), default=HOME)
     p.add_argument("--size", type=int, nargs=2, default=(512, 512), metavar=("WIDTH", "HEIGHT"))
     p.add_argument("--seed", type=int, default=DEV_SEED, help="of the first scene")
-    p.add_argument("--n", type=int, default=200, help="pictures (default %(default)s)")
+    p.add_argument("--n", type=count, default=200, help="pictures (default %(default)s)")
     p.add_argument("--share", type=float, default=SHARE, help="of the tokens that are kept")
-    p.add_argument("--repetitions", type=int, default=5)
-    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--repetitions", type=count, default=5)
+    p.add_argument("--threads", type=count, default=2)
     p.add_argument("--dtypes", nargs="+", choices=DTYPES[1:3], default=list(DTYPES[1:3]),
                    help="of the base; each look counts in its fastest (default %(default)s)")  # fmt: skip
     p.add_argument("--looks", nargs="+", choices=list(EVERY), default=[], metavar="LOOK",
@@ -212,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "what": f"first word of {len(items)} drawn pictures, stock beside the focused look",
         **provenance.header(MODULE, provenance.typed(argv), torch.device("cpu")),
         "base": naming.public(args.base),
-        "base_sha256": digests.of_weights(Path(args.base)),
+        "base_sha256": digests.of_weights(Path(folder_of(args.base))),
         "weights_sha256": digests.of_weights(Path(args.weights or "none")),
         "size": list(size),
         "share": args.share,

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from arr_coc import components, digests, naming, provenance
-from arr_coc.evaluate import store
+from arr_coc.evaluate import control, store
 from arr_coc.evaluate.questions import other_scenes, other_words
 from arr_coc.evaluate.settings import Settings, methods_of
 from arr_coc.evaluate.views import CLIPS
@@ -18,7 +18,9 @@ from arr_coc.peers.views_methods import PACE
 from arr_coc.qwen import weights
 from arr_coc.qwen.loading import commit_of, default_dtype
 
-WEIGHTS = {"weights", "weights_sha256", UNSURE, PACE}  # what ARR-COC's rows alone depend on
+REVISION, SETUP = "weights_revision", "weights_setup"
+# What ARR-COC's rows alone depend on.
+WEIGHTS = {"weights", "weights_sha256", REVISION, SETUP, UNSURE, PACE}
 # Digests of each trained part, which tell what a new file of weights changes.
 WEIGHTS_PARTS = "weights_parts"
 DIGITS = 16  # of a digest, in hex
@@ -32,26 +34,30 @@ def open_out(settings: Settings) -> None:
 
     With `new_weights`, rows of methods that use a changed part are dropped.
     """
-    out = settings.out
+    out, unknown = settings.out, set()
     out.mkdir(parents=True, exist_ok=True)
     path, own = out / "identity.json", identity(settings)
-    if any((out / "parts").glob("*.parquet")) or (out / "rows.parquet").exists():
+    others = (out / name for name in ("rows.parquet", control.FILE, TIMES))
+    if any((out / "parts").glob("*.parquet")) or any(other.exists() for other in others):
         if not settings.resume:
             sys.exit(f"{out} holds rows of an earlier run; --resume adds to them")
         known = json.loads(path.read_text()) if path.exists() else {}
         keys = {*known, *own} - {WEIGHTS_PARTS}
-        apart = {key for key in keys if known.get(key) != own.get(key)}
+        unknown = {SETUP} - {*known}  # rows of before did not say it
+        apart = {key for key in keys - unknown if known.get(key) != own.get(key)}
         if not known or apart - (WEIGHTS if settings.new_weights else set()):
             held, added = ({key: of.get(key) for key in sorted(apart)} for of in (known, own))
             held = held if known else "a run that did not say what it asked"
             sys.exit(f"{out} holds rows of {held}, this run would add rows of {added}")
         if apart:
             changed = changed_parts(known.get(WEIGHTS_PARTS), own.get(WEIGHTS_PARTS))
-            changed |= apart & {UNSURE, PACE}
+            changed |= apart & {UNSURE, PACE} | set(components.PARTS if SETUP in apart else ())
             known = methods_of(settings.world)
             store.forget(out, [name for name, make in known.items() if make().parts & changed])
             (out / TIMES).unlink(missing_ok=True)  # of the weights before
-    path.write_text(json.dumps(own) + "\n")
+            unknown = set()
+    told = {key: value for key, value in own.items() if key not in unknown}
+    path.write_text(json.dumps(told) + "\n")
     note_command(settings)
     store.merge_parts(out)  # what an interrupted run had measured
 
@@ -79,7 +85,12 @@ def identity(settings: Settings) -> dict[str, Any]:
     if commit := commit_of(settings.base):
         about["base_commit"] = commit
     about["weights"] = naming.public(settings.weights) if settings.weights else ""
-    trained = weights.folder_of(settings.weights, None) if settings.weights else Path("none")
+    revision = next(iter(weights.revisions()), None)  # as the host is loaded
+    trained = weights.folder_of(settings.weights, revision) if settings.weights else Path("none")
+    if settings.weights and revision:
+        about[REVISION] = revision
+    if setup := digests.of_settings(trained, ("context", "parts")):
+        about[SETUP] = setup[:DIGITS]
     if digest := digests.of_weights(trained):
         about["weights_sha256"] = digest[:DIGITS]
         about[WEIGHTS_PARTS] = components.digests(load_file(trained / digests.WEIGHTS))

@@ -288,7 +288,7 @@ def summarise_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         stages = sorted({key for row in group for key in row if key.endswith("_s") and row[key]})
         entry["stages_s"] = {
-            key.removesuffix("_s"): round(float(np.mean([row[key] or 0 for row in group])), 5)
+            key.removesuffix("_s"): round(float(np.mean([row.get(key) or 0 for row in group])), 5)
             for key in stages
         }
         for suffix in ("", "_same_shares"):

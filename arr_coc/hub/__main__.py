@@ -232,7 +232,7 @@ def prepare_space(api: HfApi, settings: PushSpace) -> None:
     Raises:
         Refused: where the base or the weights it is to load cannot be had.
     """
-    for what, repo, revision in to_load(settings):
+    for what, repo, revision in to_load(settings, held_by(api, settings.repo)):
         named = f"{what} {repo!r} at revision {revision or 'main'!r}"
         try:
             api.repo_info(repo, revision=revision)
@@ -260,14 +260,23 @@ def prepare_space(api: HfApi, settings: PushSpace) -> None:
             api.delete_space_variable(settings.repo, name)
 
 
-def to_load(settings: PushSpace) -> list[tuple[str, str, str | None]]:
-    """What a Space is to load from the Hub, in a word, its repo and its revision."""
-    found = []
-    if settings.base:
-        found.append(("base", settings.base, settings.base_revision or None))
-    if settings.weights:
-        found += [("weights", settings.weights, one) for one in separate(settings.revisions)]
-    return found
+def held_by(api: HfApi, space: str) -> dict[str, str]:
+    """The variables of a Space; none where it is not there yet."""
+    try:
+        return {name: own.value for name, own in api.get_space_variables(space).items()}
+    except errors.HfHubHTTPError:
+        return {}
+
+
+def to_load(settings: PushSpace, held: dict[str, str]) -> list[tuple[str, str, str | None]]:
+    """What a Space is to load of what is given in part at least: a word, its repo, its revision."""
+    found, after = [], held | variables(settings)
+    if settings.base is not None or settings.base_revision is not None:
+        found.append(("base", after.get("ARR_COC_BASE"), after.get(fetching.REVISION) or None))
+    if settings.weights is not None or settings.revisions is not None:
+        listed = separate(after.get("ARR_COC_REVISIONS"))
+        found += [("weights", after.get("ARR_COC_WEIGHTS"), one) for one in listed]
+    return [load for load in found if load[1]]
 
 
 def is_open(api: HfApi, repo: str, revision: str | None) -> bool:

@@ -24,8 +24,6 @@ from arr_coc.page.several_handlers import LOOKING, MOVING, SeveralHandlers
 from arr_coc.page.you_handlers import YouHandlers
 
 ADDRESS = source("address.js")
-# What a stamp compares; that tensions were imposed, their numbers say.
-ASKED = [name for name in stamps.SHOWN if name != "imposed"]
 WEIGHING_JS = stamps.begun("matter", spoken("Leaves out each kept place in turn…"))
 NOT_WEIGHED_JS = stamps.refused("matter", spoken(results.QUEUE_FULL), spoken())
 STOPPED = "Stopped. What stood here before stays."
@@ -190,7 +188,7 @@ def wire_matter(
     below.matter.click(handlers.on_waiting, None, below.said_matter, **quick)
     running = below.matter.click(
         handlers.on_matters,
-        inputs_kwargs=page.named("turn", "run", "shown", "picture", "tensions", *ASKED),
+        inputs_kwargs=page.named("turn", "run", "shown", "picture", "tensions", *stamps.SHOWN),
         outputs=[below.weighed, below.said_matter],
         js=stamps.numbered(1),
         **gpu,
@@ -211,7 +209,7 @@ def wire_you(
     below.you_first.expand(handlers.on_unfold, below.playing, played, **quick)
     below.you.select(
         handlers.on_round,
-        inputs_kwargs=page.named("picture", "question", "chosen", "drawn"),
+        inputs_kwargs=page.named("picture", "question", "chosen", "drawn", "key"),
         outputs=played,
         **quick,
     ).then(None, None, None, js=AGAIN_JS, **quick)

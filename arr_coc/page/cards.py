@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from arr_coc.page.asking import Asked, asked_of
 from arr_coc.page.board import Shown
 from arr_coc.page.post import png
 from arr_coc.page.preview import Told
-from arr_coc.page.visit import PERCENT, Visit, card_key, card_of
+from arr_coc.page.visit import PERCENT, Visit, card_key, card_of, tensions_of
 from arr_coc.service import intake, recordings
 from arr_coc.service.loader import identity_to_come
+
+PICTURES = 32  # of links, about 400 KB each, that are not drawn again
 
 
 class Cards:
@@ -27,6 +30,8 @@ class Cards:
     def __init__(self, folder: Path) -> None:
         self.folder, self.examples = folder, frame.load_examples(folder)
         self.recorded = recordings.load(folder, identity_to_come())
+        # Anybody may ask for these at any time.
+        self._picture = lru_cache(PICTURES)(lambda *shown: png(self.shown(*shown)))
 
     def example_of(self, chosen: Any) -> frame.Example | None:
         """The card of that number, or None."""
@@ -41,8 +46,14 @@ class Cards:
         return replace(example, note="", expected_failure=False)
 
     def visited(self, inputs: Mapping[str, Any]) -> Visit:
-        """What the page sent; a card's picture that is not there any more is the card's own file."""
-        visit = Visit(**inputs)
+        """What the page sent; what the server has forgotten of it by now is taken from the page's words.
+
+        A card's picture that is not there any more is the card's own file; tensions are those `imposed`.
+        """
+        own = {name: value for name, value in inputs.items() if name != "imposed"}
+        visit = Visit(**own)
+        if visit.tensions is None:
+            visit = replace(visit, tensions=tensions_of(inputs.get("imposed")))
         example = self.example_of(card_of(visit.key))
         is_gone = example is not None and isinstance(visit.picture, intake.IntakeError)
         return replace(visit, picture=str(example.path)) if is_gone else visit
@@ -89,4 +100,4 @@ class Cards:
         query |= {"arr_budget": str(percent)} if percent != PERCENT else {}
         sentence = hero.sentence(shown["result"], shown["truth"], shown["runs"])
         title = f"{frame.TITLE}: {shown['result']['question']}"
-        return Told(title, sentence, query, lambda: png(shown))
+        return Told(title, sentence, query, partial(self._picture, card, percent))

@@ -18,7 +18,7 @@ from typing import TypedDict
 
 from PIL import Image
 
-from arr_coc.service import intake, journal, labels
+from arr_coc.service import intake, journal, labels, loader
 from arr_coc.service.looks import SERVER_DEVICE
 
 STYLES = ("page.css", "reasons.css", "you.css", "chart.css", "moments.css")
@@ -67,6 +67,9 @@ TITLE = "ARR-COC-VIS"
 TAGLINE = "A vision model that spends its attention where your question needs it"
 LINE = "It reads the question, then decides where to look."
 DELETED = "Pictures you give are deleted within the hour"
+SENT = (
+    " Pictures and questions are sent to the server that answers: what it keeps is not known here."
+)
 
 ABILITIES = {  # kinds of question of `scenes`, in plain words
     "colour": "the colour of a thing",
@@ -296,12 +299,13 @@ def about(bundled: bool, good: Sequence[str] = (), weak: Sequence[str] = (), run
 
 def privacy() -> str:
     """What becomes of what a visitor gives; also where the owner keeps a log of decisions."""
+    sent = SENT * loader.is_served()
     unless = ", unless you say whether a map makes sense" * labels.is_on()
     if not journal.is_on():
-        return f"{DELETED}; nothing else is kept{unless}."
+        return f"{DELETED}; nothing else is kept{unless}.{sent}"
     asked = ", and what you asked" if journal.notes_questions() else ""
     noted = f"What was decided and how long it took is noted{asked}"
-    return f"{DELETED}. {noted}; nothing else is kept{unless}."
+    return f"{DELETED}. {noted}; nothing else is kept{unless}.{sent}"
 
 
 def _abilities(kinds: Sequence[str]) -> str:

@@ -147,8 +147,10 @@ class LocalHandlers(Tuning):
         """The place to drop a picture of one's own, and the picture that stood there, to come back to."""
         return gr.update(value=None, visible=True), picture or UNCHANGED
 
-    def on_back(self, before: Any) -> dict[str, Any]:
-        """No picture of one's own after all: the one that stood there before."""
+    def on_back(self, before: Any, key: Any = None) -> dict[str, Any]:
+        """No picture of one's own after all: what stood there before, if forgotten a card's."""
+        example = self.example_of(card_of(key))
+        before = str(example.path) if before is None and example else before
         return gr.update(value=before, visible="hidden")
 
     def on_own_picture(

@@ -27,7 +27,7 @@ from arr_coc.page.visit import NO_PICTURE, Visit
 from arr_coc.service import comparing, intake, journal, token_grid
 from arr_coc.service.comparing import Request, finish_interrupted
 from arr_coc.service.loader import Loader, at_once
-from arr_coc.service.looks import NO_MAP, SERVER_DEVICE, Source, empty_look, weights_source
+from arr_coc.service.looks import NO_MAP, SERVER_DEVICE, UNNAMED, Source, empty_look, weights_source
 from arr_coc.service.settings import named
 from arr_coc.service.uploads import source_of
 
@@ -184,7 +184,7 @@ class ModelHandlers:
             model = self.loader.get(0.0)
         except intake.IntakeError as error:
             if self.loader.ready.is_set():
-                badge = frame.badge_failed(str(error))
+                badge = frame.badge_failed(self.loader.error or str(error))
                 return Ready(frame.header(badge), waking=gr.update(active=self.loader.tries_again))
             badge = frame.badge_loading(self.loader.fetched)
             return Ready(frame.header(badge), waking=gr.update(active=True))
@@ -200,7 +200,7 @@ class ModelHandlers:
         reads = not model.is_bundled or drawn.can_read(drawn.good_kinds())
         return Ready(
             header=frame.header(badge),
-            waking=gr.update(active=False),
+            waking=gr.update(active=model.name == UNNAMED),  # a server may come up late
             about=parts.about(model.is_bundled, " ".join(frame.what_runs(**known))),
             sign=gr.update(visible=reads),
             revision=gr.update(choices=parts.revision_choices(list(learned))),

@@ -140,6 +140,29 @@ def _foot(paint: ImageDraw.ImageDraw, shown: Shown) -> None:
         write(paint, (begin, FOOT + 19), line, QUIET)
 
 
+def words_of(shown: Shown) -> list[str]:
+    """What a visitor or a model wrote of the words that a picture shows."""
+    result = shown["result"]
+    looks = (result[key] for key in FILLS)
+    return [result["question"], shown["truth"] or "", *(look["text"] for look in looks if look)]
+
+
+def unwritable(text: str) -> str:
+    """The first letter that the font has not; "" where it has all."""
+    font = _font(24, bold=True)
+
+    def drawn(letter: str) -> bytes:
+        return bytes(font.getmask(letter))
+
+    nothing = drawn("\U0010ffff")  # what stands for a letter that it has not
+    return next((letter for letter in text if letter.strip() and drawn(letter) == nothing), "")
+
+
+def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+    folder = Path(find_spec("matplotlib").origin).parent / "mpl-data" / "fonts" / "ttf"
+    return ImageFont.truetype(folder / f"DejaVuSans{'-Bold' * bold}.ttf", size)
+
+
 @dataclass(frozen=True)
 class Lines:
     """Words set in lines; `height` and `width` in pixels. `cut` where words were left out."""
@@ -163,8 +186,7 @@ class Lines:
 
 def wrapped(text: str, size: int, width: int, *, most: int, bold: bool = False) -> Lines:
     """Text in at most so many lines of at most `width` pixels; "…" stands where it was cut."""
-    folder = Path(find_spec("matplotlib").origin).parent / "mpl-data" / "fonts" / "ttf"
-    font = ImageFont.truetype(folder / f"DejaVuSans{'-Bold' * bold}.ttf", size)
+    font = _font(size, bold)
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()

@@ -198,7 +198,7 @@ def cut_words(look: LookResult) -> str:
     """Where the answer was cut off, in words; such an answer is not judged."""
     if look["ended"] == "length":
         return f"cut off after {look['new_tokens']} token{'s' * (look['new_tokens'] != 1)}"
-    spent = sum(look["stages_s"].get(stage, 0.0) for stage in ("prefill", "decode"))
+    spent = look["stages_s"].get("decode", 0.0)
     return f"stopped after {spent:.0f} s" if spent else "stopped for its time"
 
 

@@ -5,13 +5,14 @@
 
 import base64
 import json
+import threading
 from urllib.parse import urlencode
 
 from arr_coc.page import cost, saw, viewer, why
 from arr_coc.page.board import Shown, board
 from arr_coc.page.film import gif
 from arr_coc.page.frame import COPY_JS, CSS, HOME_JS, LINE, TITLE, escaped
-from arr_coc.page.post import homunculus_png, png
+from arr_coc.page.post import homunculus_png, png, unwritable, words_of
 
 FRAME = (700, 560)  # of the embedded card, pixels
 CITATION = """@software{arr_coc_vis,
@@ -139,7 +140,19 @@ def saved(shown: Shown, kind: str) -> str:
     where = shown["result"]["where"]
     if kind in DECIDED and (not where or where["fallback"]):
         return UNDECIDED
-    body = make(shown)
+    if kind not in DRAWN:
+        return _file(name, mime, make(shown))
+    if strange := unwritable(" ".join(words_of(shown))):
+        return UNWRITABLE.format(strange)
+    if not _DRAWING.acquire(timeout=PATIENCE_S):
+        return BUSY
+    try:
+        return _file(name, mime, make(shown))
+    finally:
+        _DRAWING.release()
+
+
+def _file(name: str, mime: str, body: str | bytes) -> str:
     data = body if isinstance(body, bytes) else body.encode()
     return f"{name}|data:{mime};base64,{base64.b64encode(data).decode()}"
 
@@ -180,5 +193,12 @@ KINDS = {
     "html": ("arr-coc.html", "text/html", page_file),
     "json": ("arr-coc.json", "application/json", as_json),
 }
+DRAWN = ("png", "sized", "gif")  # these take a core for seconds, and one font draws their words
 DECIDED = ("sized", "gif")  # these show a decision, and need one
+PATIENCE_S = 5.0
+BUSY = "Pictures of others are being drawn; press again in a moment."
+UNWRITABLE = (
+    "The font of such pictures has no letter {!r}: save the comparison as one page instead."
+)
+_DRAWING = threading.Lock()
 UNDECIDED = "Nothing was decided in this comparison, so there is no such picture of it."

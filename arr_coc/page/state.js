@@ -23,6 +23,7 @@ function arrState(root, trigger) {
   const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000, UPLOAD_MS = 120000;
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
+  const GONE = 'The server is back. The picture you asked about is not there any more: give it, or choose another.';
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
   let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
@@ -227,24 +228,26 @@ function arrState(root, trigger) {
   }
 
   // The framework loads the page anew once a server is back: what was asked is asked of the new page.
+  const isCards = () => now?.picture.startsWith('card-');
   function remember() {
     if (!own) return;  // the address is another site's
     const link = document.querySelector('.arr-link')?.dataset.query;
     const query = new URLSearchParams(location.search);
     new URLSearchParams(link || '').forEach((value, name) => query.set(name, value));
-    if (now?.question) query.set('arr_q', now.question);
+    if (isCards() && now.question) query.set('arr_q', now.question);
+    else query.delete('arr_q');  // the picture it was asked about is not there after that
     history.replaceState(null, '', `${location.pathname}?${query}`);
   }
   try {
     if (sessionStorage.getItem('arr-back')) {
-      say(BACK);
+      say(sessionStorage.getItem('arr-back') === 'own' ? GONE : BACK);
       kept.show();
     }
     sessionStorage.removeItem('arr-back');
   } catch { /* no storage, no sentence */ }
   addEventListener('pagehide', () => {
     if (!parted) return;
-    try { sessionStorage.setItem('arr-back', '1'); } catch { /* no storage, no sentence */ }
+    try { sessionStorage.setItem('arr-back', isCards() ? 'card' : 'own'); } catch { /* no storage, no sentence */ }
     kept.keep();
   });
 

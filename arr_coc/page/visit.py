@@ -98,6 +98,14 @@ def tension_words(tensions: Any) -> str:
     return ",".join(f"{float(value):g}" for value in tensions) if tensions else ""
 
 
+def tensions_of(words: Any) -> list[float] | None:
+    """The tensions that `tension_words` wrote; None where there are none."""
+    try:
+        return [float(word) for word in words.split(",")] if words else None
+    except (AttributeError, ValueError):
+        return None
+
+
 def as_share(percent: Any) -> Any:
     """A percentage as a share; what is no number is left for the door to refuse."""
     return percent / 100 if type(percent) in (int, float) else percent

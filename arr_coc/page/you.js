@@ -80,7 +80,8 @@ function arrYou(root, trigger) {
     const images = await Promise.all([loaded(both.dataset.glance), loaded(both.dataset.sharp)]);
     both.querySelectorAll('canvas').forEach((canvas) => paint(canvas, ...images));
     both.dataset.painted = '1';
-    find('.arr-you-score').focus({preventScroll: true});
+    const at = document.activeElement;  // who has gone elsewhere meanwhile is not called back
+    if (at === document.body || root.contains(at)) find('.arr-you-score').focus({preventScroll: true});
   }
   function paint(canvas, glance, sharp) {  // the glance, the spent places sharp, each with its number
     const {grid: [h, w], places, needed} = JSON.parse(canvas.dataset.spent), paper = canvas.getContext('2d');

@@ -201,10 +201,9 @@ class Run:
             return
         if isinstance(ask, Views):
             check_config(self.config)  # whatever would be sooner
-        held = self.config.tokens(ask.tokens, lexical_tier(self.question))
         ways = (_way(self.host, how, len(ask.pictures)) for how in (self.config, None))
         self.in_full = self.host.times.passes_over(
-            _worked_on(self.host, self.config, ask, held), *ways
+            _worked_on(self.host, self.config, ask, self.question), *ways
         )
         if self.in_full:
             self.config = None
@@ -234,7 +233,7 @@ class Run:
         streamer, unsure = Streamer(host.tokenizer, report), FirstEntropy()
         host.synchronize()
         start = time.perf_counter()
-        stop = Stop(self.stop, start + self.deadline_s)
+        stop = Stop(self.stop, self.deadline_s)
         host.model.generate(
             input_ids=ids,
             position_ids=prompt.position_ids(places),
@@ -257,7 +256,7 @@ class Run:
             measures, first_token_entropy=unsure.nats(), ended=ended, in_full=self.in_full
         )
         self._note(
-            _worked_on(host, self.config, ask, sum(counts)), measures.stages, len(ask.pictures)
+            _worked_on(host, self.config, ask, self.question), measures.stages, len(ask.pictures)
         )
         return Answer(streamer.text, "done", True, measures, self.realization)
 
@@ -310,10 +309,13 @@ def _way(host: QwenHost, config: Config | None, blocks: int) -> str:
 
 
 def _worked_on(
-    host: QwenHost, config: Config | None, ask: Ask | Views, held: int
+    host: QwenHost, config: Config | None, ask: Ask | Views, question: str
 ) -> dict[str, int]:
-    """The tokens by which `paying.STAGES` grow, where `held` of the picture's go to the text model."""
-    asked = config or Config()
-    context = context_for(asked, host.policy(asked))
-    glance = sum(glance_tokens_each([p.grid for p in ask.pictures], context))
-    return {"native": ask.tokens, "glance": glance, "held": held}
+    """The tokens by which `paying.STAGES` grow: of the budget, which is known before a look."""
+    if config is None:
+        return {"native": ask.tokens}
+    context = context_for(config, host.policy(config))
+    glance = sum(glance_tokens_each([picture.grid for picture in ask.pictures], context))
+    held = config.tokens(ask.tokens, lexical_tier(question))
+    encoded = held if config.prune == "before" else ask.tokens
+    return {"native": ask.tokens, "glance": glance, "encoded": encoded, "held": held}

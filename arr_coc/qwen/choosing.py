@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from arr_coc.components import context_for
-from arr_coc.config import NEW_TOKENS, Config, glance_tokens
+from arr_coc.config import NEW_TOKENS, Config, check_question, glance_tokens
 from arr_coc.qwen.answer import without_state
 from arr_coc.qwen.batch import answer_batch
 from arr_coc.qwen.encoding import TokenSet
@@ -81,9 +81,10 @@ def contest(
         revision: of the trained weights, as in `Config`.
 
     Raises:
-        ValueError: for places that are not allowed, a budget that does not fit, and where nothing was
-            decided (a fallback).
+        ValueError: for an empty question, places that are not allowed, a budget that does not fit, and
+            where nothing was decided (a fallback).
     """
+    check_question(question)
     config = Config(budget=budget, glance=GLANCE, revision=revision)
 
     def held() -> Contest:

@@ -52,13 +52,16 @@ class Streamer(BaseStreamer):
 
 
 class Stop(StoppingCriteria):
-    """Stops decoding when the consumer left or time is up."""
+    """Stops decoding when the consumer left or `allowed_s` seconds have passed since the first token."""
 
-    def __init__(self, event: threading.Event, deadline: float) -> None:
-        self.event, self.deadline, self.late = event, deadline, False
+    def __init__(self, event: threading.Event, allowed_s: float) -> None:
+        self.event, self.allowed_s, self.late = event, allowed_s, False
+        self._began: float | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
-        self.late = time.perf_counter() > self.deadline
+        now = time.perf_counter()
+        self._began = now if self._began is None else self._began
+        self.late = now - self._began >= self.allowed_s
         stop = self.event.is_set() or self.late
         return torch.full((len(input_ids),), stop, dtype=torch.bool, device=input_ids.device)
 

@@ -89,11 +89,7 @@ def load_base(
 
     base = folder_of(str(base or default_base()))
     check_base(base)
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device is {device}, but this machine has no CUDA device: 'cpu' is allowed"
-        )
+    device = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if dtype is None or isinstance(dtype, str):
         dtype = default_dtype(device, dtype)
     options: dict[str, Any] = {"dtype": dtype}
@@ -243,8 +239,30 @@ def commit_of(base: str) -> str | None:
     return cached[1] if cached else None
 
 
+def device_of(name: str | torch.device) -> torch.device:
+    """A device that this machine has; ValueError for any other."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device is {name!r}, expected cpu, cuda or cuda:N") from error
+    many = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= many:
+        has = f"{many} CUDA device{'s' * (many != 1)}" if many else "no CUDA device"
+        below = f", or cuda:0 to cuda:{many - 1}" if many else ""
+        raise ValueError(f"device is {device}, but this machine has {has}: 'cpu' is allowed{below}")
+    return device
+
+
 def _read_config(base: str) -> dict[str, Any]:
-    return json.loads(_config_file(base).read_text())
+    try:
+        config = json.loads(_config_file(base).read_text(encoding="utf-8"))
+    except ValueError as error:
+        if not isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+            raise
+        raise ValueError(f"base {base!r} has a config.json that is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"base {base!r} has a config.json that holds no settings by name")
+    return config
 
 
 def _config_file(base: str) -> Path:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from arr_coc.config import NEW_TOKENS, Config
+from arr_coc.config import NEW_TOKENS, Config, check_question
 from arr_coc.qwen import finite
 from arr_coc.qwen.answer import without_state
 from arr_coc.qwen.batch import answer_batch, padded
@@ -187,9 +187,10 @@ def examine(
         config: how to spend tokens, on native cells, before or after the encoder.
 
     Raises:
-        ValueError: for share "auto", whose rounds have no one budget; for coarse cells, and where nothing
-            was decided (a fallback).
+        ValueError: for an empty question; for share "auto", whose rounds have no one budget; for coarse
+            cells, and where nothing was decided (a fallback).
     """
+    check_question(question)
     if config.is_auto:
         raise ValueError('share is "auto", expected a number: what matters is asked of one budget')
     with host.lock, torch.inference_mode():

@@ -15,7 +15,14 @@ from typing import Any, Self
 import torch
 from PIL import Image
 
-from arr_coc.config import DEADLINE_S, MAX_PIXELS, NEW_TOKENS, Config, check_new_tokens
+from arr_coc.config import (
+    DEADLINE_S,
+    MAX_PIXELS,
+    NEW_TOKENS,
+    Config,
+    check_new_tokens,
+    check_question,
+)
 from arr_coc.pictures import plain
 from arr_coc.qwen import loading, weights
 from arr_coc.qwen.answer import Answer, Run, without_state
@@ -140,7 +147,7 @@ class ARRCOCQwen(QwenHost):
     ) -> Run:
         """Arguments and errors as `stream`."""
         check_new_tokens(max_new_tokens)
-        _check_question(question)
+        check_question(question)
         spending = (config or Config()) if use_arr_coc else None
         return Run(self, image, question, spending, max_new_tokens, deadline_s, grid, text)
 
@@ -176,8 +183,8 @@ class ARRCOCQwen(QwenHost):
         if others := [image for image in images if not isinstance(image, Image.Image)]:
             given = type(others[0]).__name__
             raise ValueError(f"a {given} is given, expected one image each: `generate` takes clips")
-        if empty := [number for number, text in enumerate(questions) if not text.strip()]:
-            raise ValueError(f"question {empty[0]} is empty, expected at least one word")
+        for number, question in enumerate(questions):
+            check_question(question, f"question {number}")
         spending = (config or Config()) if use_arr_coc else None
 
         def answered() -> tuple[list[Greedy], list[Realization | None]]:
@@ -204,7 +211,7 @@ class ARRCOCQwen(QwenHost):
         Raises:
             ValueError: for an empty question, or a budget that does not fit.
         """
-        _check_question(question)
+        check_question(question)
 
         def made() -> Realization | Moments:
             asked = self.prepare(image, question, grid)
@@ -229,10 +236,3 @@ class ARRCOCQwen(QwenHost):
         grey = Image.new("RGB", (256, 256), (128, 128, 128))
         for use_arr_coc in (False, True):
             self.generate(grey, "what is this?", use_arr_coc, max_new_tokens=2)
-
-
-def _check_question(question: str) -> None:
-    if not isinstance(question, str):
-        raise ValueError(f"the question is a {type(question).__name__}, expected text")
-    if not question.strip():
-        raise ValueError("the question is empty, expected at least one word")

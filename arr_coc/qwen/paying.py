@@ -24,7 +24,7 @@ STAGES = {
         "preprocess": "native",
         "glance": "glance",
         "relevance": "native",
-        "encode": "held",
+        "encode": "encoded",
         "prefill": "held",
     },
 }

@@ -6,6 +6,7 @@ them and shows the sentence (`load_policies`). Empty `components` make no networ
 
 import json
 import logging
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,13 +211,17 @@ def _pace(config: dict[str, Any], name: str) -> Pace | None:
     if given is None:
         return None
     numbers = isinstance(given, dict) and [given.get(field) for field in Pace._fields]
-    if not numbers or not all(isinstance(number, int | float) for number in numbers):
+    if not numbers or not all(map(_is_finite, numbers)):
         raise WeightsError(f"{name} have pace {given!r}, expected {', '.join(Pace._fields)}")
     try:
         Config(decay=given["decay"], boost=given["boost"])
     except ValueError as error:
         raise WeightsError(f"{name}: {error}") from error
     return Pace(*map(float, numbers))
+
+
+def _is_finite(number: Any) -> bool:
+    return isinstance(number, int | float) and math.isfinite(number)
 
 
 def _tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 No gradio here. The model is imported only when it is loaded, so that a page can answer first.
 """
 
+import json
 import logging
 import os
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 from arr_coc import digests, naming
 from arr_coc.config import QWEN
 from arr_coc.service import comparing, intake
-from arr_coc.service.recordings import Identity, on_hub
+from arr_coc.service.recordings import Identity, first_revision, on_hub
 
 LOAD_TIMEOUT_S = 240
 AGAIN_S = 60.0  # after a base was not fetched
@@ -147,7 +148,8 @@ def identity_to_come() -> Identity:
     base = base_to_come()
     bundled = base == "bundled" or Path(base).resolve() == (BUNDLED / "base").resolve()
     weights = os.environ.get("ARR_COC_WEIGHTS")
-    if weights is None and bundled:
+    by_itself = bundled and not os.environ.get("ARR_COC_BASE")
+    if (bundled and weights is None) or (by_itself and is_for_another(weights or "")):
         weights = str(BUNDLED / "arr-coc")
     of_weights = _digest_in(Path(weights)) if weights else ""
     return Identity(
@@ -155,7 +157,32 @@ def identity_to_come() -> Identity:
         base_sha256=_digest_in(BUNDLED / "base" if bundled else Path(base)),
         weights_sha256=of_weights if of_weights or not weights else None,
         weights=on_hub(weights),
+        weights_settings=digests.of_settings(Path(weights)) if weights else "",
     )
+
+
+def is_for_another(weights: str) -> bool:
+    """Whether weights say that they are for another base than the bundled one, which its own then serve.
+
+    A page that was published with Qwen3-VL's weights and duplicated on a CPU is such a case. Weights that
+    cannot be read say nothing.
+    """
+    if not weights:
+        return False
+    try:
+        told = Path(weights) / "config.json"
+        if not Path(weights).is_dir():
+            from huggingface_hub import hf_hub_download
+
+            told = Path(hf_hub_download(weights, "config.json", revision=first_revision()))
+        of_weights, own = (
+            json.loads(path.read_text(encoding="utf-8"))
+            for path in (told, BUNDLED / "arr-coc" / "config.json")
+        )
+        return any(of_weights.get(name) != own[name] for name in ("embedding_size", "fingerprint"))
+    except Exception as error:  # the network's are many; loading says in a sentence what is wrong
+        log.info("%s are not read before they are loaded: %s", weights, type(error).__name__)
+        return False
 
 
 def _digest_in(folder: Path) -> str | None:

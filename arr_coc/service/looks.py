@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # it loads torch
 
 # What answers where a server stands in the model's place (`service.served`).
 SERVER_DEVICE = "server"
+UNNAMED = "a server that does not answer now"
 NO_MAP = "The answers come from a server, which keeps to itself where it looked: there is no map."
 
 

@@ -9,6 +9,7 @@ another machine. Who reads the file gets lists.
 """
 
 import json
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,8 @@ from arr_coc.service.mattering import Mattered
 
 if TYPE_CHECKING:
     from arr_coc.service.several import SeveralResult
+
+log = logging.getLogger(__name__)
 
 FILE, CLIPS = "recorded.json", "recorded-clips.json"
 LEARNED_MAP, DIGITS = "participatory", 3  # significant ones
@@ -84,6 +87,7 @@ class Identity(NamedTuple):
     base_sha256: str | None
     weights_sha256: str | None
     weights: str = ""
+    weights_settings: str = ""  # digest of what the weights say beside their tensors
 
     def made(self, about: "About") -> bool:
         """Whether what was recorded is this base's, with these weights."""
@@ -93,6 +97,10 @@ class Identity(NamedTuple):
         named = about.get("weights", "")
         if self.weights_sha256 is None and self.weights:  # on the Hub as well
             return same and named == self.weights
+        # Recordings of before did not say the settings.
+        same = (
+            same and about.get("weights_settings", self.weights_settings) == self.weights_settings
+        )
         return same and not named and about["weights_sha256"] == self.weights_sha256
 
 
@@ -105,6 +113,7 @@ class About(TypedDict):
     base: str
     base_sha256: str
     weights_sha256: str  # of ARR-COC's; empty where it is training-free or not a folder
+    weights_settings: NotRequired[str]  # as `digests.of_settings`
     weights: NotRequired[str]  # those of the Hub, as `on_hub` calls them
     repetitions: int
     load_average: NotRequired[float]  # of the machine at the end
@@ -115,8 +124,24 @@ def on_hub(weights: str | None) -> str:
     """Weights on the Hub by their id and the default of `ARR_COC_REVISIONS`; "" of a folder, or none."""
     if not weights or Path(weights).exists() or not naming.is_hub_id(weights):
         return ""
-    first = os.environ.get("ARR_COC_REVISIONS", "").split(",")[0].strip()
-    return f"{weights}@{first or 'main'}"
+    return f"{weights}@{first_revision() or 'main'}"
+
+
+def first_revision() -> str | None:
+    """The default of `ARR_COC_REVISIONS`; None, the latest, where there is none."""
+    return os.environ.get("ARR_COC_REVISIONS", "").split(",")[0].strip() or None
+
+
+def made_with(base: str, folder: str | Path, weights: str | None) -> dict[str, str]:
+    """What an `About` says of a base, which lies in `folder`, and of ARR-COC weights, None for none."""
+    own = Path(weights or "none")
+    return {
+        "base": naming.public(base),
+        "base_sha256": digests.of_weights(Path(folder)),
+        "weights_sha256": digests.of_weights(own),
+        "weights_settings": digests.of_settings(own),
+        "weights": on_hub(weights),
+    }
 
 
 def examples_for(base: str) -> Path:
@@ -176,10 +201,14 @@ def load_clips(folder: Path, identity: Identity) -> tuple[About | None, list[Cli
 def _read(path: Path, identity: Identity | None) -> tuple[About | None, list[Any]]:
     if not path.is_file():
         return None, []
-    report = json.loads(path.read_text(encoding="utf-8"))
-    if identity and not identity.made(report["about"]):
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        about, made = report["about"], report["recordings"]
+        same = identity is None or identity.made(about)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s cannot be read, cards stand without it: %s", path.name, error)
         return None, []
-    return report["about"], report["recordings"]
+    return (about, made) if same else (None, [])
 
 
 def _packed(where: Any, grid: list[int]) -> Any:

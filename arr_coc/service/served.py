@@ -15,7 +15,7 @@ from PIL import Image
 from arr_coc.balancing import lexical_tier
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
 from arr_coc.qwen import Answer, Measures
-from arr_coc.service.looks import NO_MAP, SERVER_DEVICE
+from arr_coc.service.looks import NO_MAP, SERVER_DEVICE, UNNAMED
 from arr_coc.serving.client import AWAY, LATE, Client, Reply, ServerError
 from arr_coc.serving.counting import PUBLISHED, Cutting, counted
 
@@ -52,7 +52,7 @@ class Served:
         try:
             return Path(self.client.model).name
         except ServerError:
-            return "a server that does not answer now"
+            return UNNAMED
 
     def stream(
         self,
