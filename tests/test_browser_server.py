@@ -97,6 +97,7 @@ def test_a_question_about_ones_own_picture_is_not_put_to_a_card(browser, dying):
         tab.locator("#arr-picture input[type=file]").set_input_files(file)
         hold.write_text("1")
         ask(tab, "what is on my own picture?")
+        expect(tab.locator("#arr-answers .arr-look-full .arr-sure")).to_be_visible()  # it is done
         expect(tab.locator(PULSE)).to_be_visible()
         server.process.kill()
         server.process.wait()
