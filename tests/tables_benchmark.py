@@ -20,6 +20,7 @@ LOOKS = {
     STOCK: "full look (stock)",
     "before + separate glance": "focused, halo and coarse cells as context",
     "glance as context": "focused, the glance as context",
+    "scan alone": "focused by the scan alone, no glance",
     "after": "by the maps alone, without glance or weights, cut after the encoder",
     "downsample": "the picture shrunk",
     "pixelprune": "PixelPrune",

@@ -137,6 +137,7 @@ class OtherGlance(ARRCOC):
 
 CONFIGS = {
     "no-glance": Config(glance="off"),
+    "scan-alone": Config(glance="off", context="none"),
     "separate": Config(glance="separate"),
     "periphery": Config(glance="periphery"),
     "auto": Config(share=AUTO),

@@ -35,6 +35,7 @@ WORDS = {
     "arr-coc-no-adapter": "learned, without correcting the kept tokens",
     "arr-coc-no-lora": "learned, without the low-rank maps in the encoder",
     "arr-coc-no-glance": "no glance: scan and texture alone read the question, coarse cells around",
+    "arr-coc-scan-alone": "no glance at all: the scan decides, the encoder sees the kept cells only",
     "arr-coc-separate": "the glance always thrown away",
     "arr-coc-periphery": "the glance always kept in the cache, inside the budget",
     "arr-coc-glance-16": "a glance of 16 tokens",
