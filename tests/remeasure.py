@@ -96,6 +96,9 @@ def other_steps(many: int, few: int) -> dict[str, str]:
                     " --out results/easy-vqa",
         "parts": f"{start} --block 4 {DEVELOPMENT} --floor 0 --n {few} --budgets 0.2"
                  f" --methods stock arr-coc {methods} --out results/parts",
+        "glance": f"{start} --block 4 {DEVELOPMENT} --floor 0 --seed 931000000 --n 20 --budgets 0.05 0.2"
+                  " --methods stock arr-coc arr-coc-no-glance arr-coc-alone arr-coc-scan-alone"
+                  " --out results/glance",
         "tensions": f"arr_coc.tensions {WEIGHTS} {DEVELOPMENT} --scenes 4 --n {few} --budgets 0.1"
                     " --threads 2 --out results/tensions.json",
     }  # fmt: skip

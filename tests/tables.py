@@ -217,12 +217,16 @@ def by_budget(summary: dict) -> list[str]:
 def variants_block(name: str) -> str:
     """What each part or choice of ARR-COC is worth: its accuracy, and how far ARR-COC is above it."""
     summary = json.loads((RESULTS / name / "summary.json").read_text())
-    leads = {e["against"]: e["overall"] for e in summary["pairs"]}
-    heads = ["ARR-COC", "", "right", *["ARR-COC minus it"] * bool(leads), "place kept"]
+    leads = {(e["against"], e["budget"]): e["overall"] for e in summary["pairs"]}
+    many = len({e["budget"] for e in summary["methods"] if e["method"] != "stock"}) > 1
+    heads = ["ARR-COC", "", *["share"] * many, "right"]
+    heads += [*["ARR-COC minus it"] * bool(leads), "place kept"]
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for e in summary["methods"]:
-        short, lead = e["method"].removeprefix("arr-coc-"), percent(leads.get(e["method"]), "+")
-        cells = [short, WORDS[e["method"]], percent(e["overall"]), *[lead] * bool(leads)]
+        short, budget = e["method"].removeprefix("arr-coc-"), e["budget"]
+        lead = percent(leads.get((e["method"], budget)), "+")
+        cells = [short, WORDS[e["method"]], *[f"{budget:.0%}"] * many, percent(e["overall"])]
+        cells += [lead] * bool(leads)
         rows.append(f"| {' | '.join([*cells, percent(e['coverage'])])} |")
     return f"{made_by(summary)}\n\n" + "\n".join(rows) + "\n"
 
@@ -249,6 +253,7 @@ BLOCKS = {
     "aims": (DETAILS, aims_block),
     "methods": (DETAILS, methods_block),
     "parts": (DETAILS, lambda: variants_block("parts")),
+    "glance": (DETAILS, lambda: variants_block("glance")),
     "easy": (DETAILS, easy_block),
     "page": (ROOT / "docs" / "page.md", page_block),
     "memory": (ROOT / "docs" / "data.md", memory_block),

@@ -16,6 +16,7 @@ import yaml
 
 from arr_coc.hub.files import space_files
 from tests.tables import BASE, BLOCK, BLOCKS, README, ROOT, base_card
+from tests.tables_shared import percent
 
 STRUCTURE = ROOT / "docs" / "structure.md"
 CONTRIBUTING, CHANGELOG = ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
@@ -176,5 +177,14 @@ def test_what_is_lost_most_is_named():
     parts = json.loads((ROOT / "results" / "parts" / "summary.json").read_text())
     clear = {e["against"] for e in parts["pairs"] if e["overall"]["interval"][0] > 0}
     assert clear - {"arr-coc-free", "stock"} == {"arr-coc-no-scan"}
+    glance = json.loads((ROOT / "results" / "glance" / "summary.json").read_text())
+    lost = {(e["against"], e["budget"]): e["overall"] for e in glance["pairs"]}
+    alone, cells = "arr-coc-alone", "arr-coc-no-glance"
+    said = [
+        f"lose {percent(lost[alone, 0.05])} points at a twentieth",
+        f"and {percent(lost[alone, 0.2])} at a fifth",
+        f"in its place lose {percent(lost[cells, 0.05])} and {percent(lost[cells, 0.2])}.",
+    ]
     evaluation = " ".join((ROOT / "docs" / "evaluation.md").read_text().split())
     assert "only the scan is shown to matter here" in evaluation
+    assert all(words in evaluation for words in said)
