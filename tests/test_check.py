@@ -302,7 +302,9 @@ def paid(host, full: float, focused: float) -> str:
     sizes = []
     for tokens in (64, 256):
         for look, rate in ((FULL, full), (FOCUSED, focused)):
-            seen = {"native": tokens, "glance": 16, "held": Config().tokens(tokens)}
+            seen = {"native": tokens, "glance": 16} | dict.fromkeys(
+                ("encoded", "held"), Config().tokens(tokens)
+            )
             seconds = {s: rate * seen[by] for s, by in STAGES[look].items()}
             host.times.note(
                 look, seen, seconds, way_of(Config(), "cells") if look == FOCUSED else ""
@@ -319,7 +321,7 @@ def test_from_which_size_on_it_pays(small):
     sizes = timing.timed(small, 0.0)
     small.times = StageTimes()
     for look, rate in ((FULL, 0.1), (FOCUSED, 10.0)):
-        seen = {"native": 64, "glance": 16, "held": 12}
+        seen = {"native": 64, "glance": 16, "encoded": 12, "held": 12}
         way = way_of(Config(), "cells") if look == FOCUSED else ""
         small.times.note(look, seen, {s: rate * seen[by] for s, by in STAGES[look].items()}, way)
     said = timing.pays(small, sizes)
@@ -331,7 +333,9 @@ def test_from_which_size_on_it_pays(small):
 def test_the_size_from_which_it_pays_is_found_between_those_that_were_timed(small):
     small.times, sizes = StageTimes(), []
     for tokens, full in ((64, 1.0), (256, 4.0)):  # as soon as focused, 2 s, at 128
-        seen = {"native": tokens, "glance": 16, "held": Config().tokens(tokens)}
+        seen = {"native": tokens, "glance": 16} | dict.fromkeys(
+            ("encoded", "held"), Config().tokens(tokens)
+        )
         small.times.note(FULL, seen, dict.fromkeys(STAGES[FULL], 0.0) | {"encode": full})
         slow = dict.fromkeys(STAGES[FOCUSED], 0.0) | {"relevance": 2.0}
         small.times.note(FOCUSED, seen, slow, way_of(Config(), "cells"))

@@ -74,11 +74,11 @@ BROKEN = {
     ),
     "a damaged config": (
         lambda f: (f / "config.json").write_text("{"),
-        "has a config.json that is not JSON",
+        "has no config.json that can be read: Expecting",
     ),
     "a config that is a list": (
         lambda f: (f / "config.json").write_text("[]"),
-        "has a config.json that holds no settings",
+        "has no config.json that can be read: it holds no names",
     ),
     "no weights": (lambda f: (f / WEIGHTS).unlink(), "cannot be read"),
     "another model": (

@@ -445,10 +445,14 @@ def test_a_stream_is_shuffled_by_its_seed_and_gives_each_row_once(tmp_path, monk
 
 def test_the_held_out_part_shares_no_picture_with_the_rest(tmp_path, monkeypatch):
     path = many(tmp_path)
-    sides = {}
+    sides, numbers = {}, {}
     for side in vqa.PARTS:
         source = Local(set_rows(path, "train"), part=Part(side, 0.3))
         sides[side] = [one.key for one in source.listed]
+        refs = [ref for block in source.blocks() for ref in block]
+        numbers[side] = {ref.index: ref.picture for ref in refs}
+        assert [item.ref for item in source.load(refs)] == refs
+    assert numbers["all"] == numbers["train"] | numbers["held-out"]  # a number is one question
     assert sorted(sides["train"] + sides["held-out"]) == sorted(sides["all"])
     assert 4 <= len(sides["held-out"]) <= 20 and not set(sides["train"]) & set(sides["held-out"])
     stream = datasets.load_dataset("parquet", data_files=str(path / "*.parquet"), streaming=True)

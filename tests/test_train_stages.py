@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def listed(question="What is it?", answers=("x",), boxes=()):
-    return Listed(0, Asked(question, answers), "k", (100, 100), boxes)
+    return Listed(0, 0, Asked(question, answers), "k", (100, 100), boxes)
 
 
 def test_hard_is_small_scattered_disputed_or_written():

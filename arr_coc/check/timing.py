@@ -95,9 +95,11 @@ def pays(host: Any, sizes: list[Size]) -> str:
     smallest, largest = int(sizes[0].tokens ** 0.5), largest_side(host)
     for side in range(largest, smallest - 1, -1):
         native = side * side
+        held = Config().tokens(native)
         tokens = {
             "native": native,
-            "held": Config().tokens(native),
+            "encoded": held,
+            "held": held,
             "glance": glance_tokens((side, side), context),
         }
         if host.times.why_not(tokens, way):

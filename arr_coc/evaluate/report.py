@@ -102,7 +102,7 @@ def worst_misses(settings: Settings, source: Source, table: store.Table) -> list
     stock, ours = store.rows_of(table, FULL), store.rows_of(table, (OURS, budget))
     missed = [ref for ref, row in ours.items() if row["right"] < stock.get(ref, row)["right"]]
     if isinstance(source, Local):  # fewer may be asked than there are rows of
-        missed = [ref for ref in missed if ref.index < len(source.listed)]
+        missed = [ref for ref in missed if ref.index in source.by_index]
     missed = sorted(missed, key=lambda ref: ours[ref]["entropy"])[:MISSES]
     if not missed:
         return []

@@ -46,6 +46,7 @@ class Part:
 class Listed:
     """One question of a set that is read by row: where it stands, and its checked boxes in pixels."""
 
+    index: int  # among the set's questions, whichever part is asked
     row: int
     asked: Asked
     key: str  # names the picture
@@ -84,6 +85,7 @@ class Local:
         self.name = rows.reader.name
         self.counts = Counts(rows.name, skip_bad)
         self.listed = list(islice(self._listed(), n))
+        self.by_index = {one.index: one for one in self.listed}
         self.counts.say()
         if not self.listed:
             raise ValueError(
@@ -97,6 +99,7 @@ class Local:
     def _listed(self) -> Iterator[Listed]:
         """Every question of the part, checked; others are counted."""
         sizes: dict[str, tuple[int, int]] = {}
+        index = 0
         rows, reader, files = self.rows, self.rows.reader, {}
         bar = tqdm(rows.texts, desc="reading", unit="row", disable=len(rows.texts) < SHOWN_FROM)
         for number, row in enumerate(bar):
@@ -117,11 +120,12 @@ class Local:
                     continue
                 self.counts.take(asked.question)
                 if key in self.part:
-                    yield Listed(number, asked, key, sizes[key], boxes)
+                    yield Listed(index, number, asked, key, sizes[key], boxes)
+                index += 1
 
     def blocks(self, parallel: Callable = map) -> Iterator[list[Ref]]:
         """As `Source`."""
-        refs = [Ref(one.key, index) for index, one in enumerate(self.listed)]
+        refs = [Ref(one.key, one.index) for one in self.listed]
         return in_blocks(refs, self.block)
 
     def load(self, refs: Sequence[Ref]) -> list[Item]:
@@ -129,7 +133,7 @@ class Local:
         opened: dict[str, Image.Image] = {}
         items = []
         for ref in refs:
-            one = self.listed[ref.index]
+            one = self.by_index[ref.index]
             if one.key not in opened:
                 opened[one.key] = self.rows.picture(one.row, one.asked.page)
             items.append(item_of(ref, opened[one.key], one.asked, one.boxes, self.instruction))

@@ -38,6 +38,7 @@ TITLES = {
     "clips-fresh": "On clips of which nothing had been seen",
     "pictures": "On three pictures, one of which holds the answer",
     "parts": "What each part is worth",
+    "glance": "What the glance is worth",
     "context": "What the encoder should see of the rest",
     "control": "With the answer's places painted black",
 }

@@ -259,9 +259,9 @@ def _read_config(base: str) -> dict[str, Any]:
     except ValueError as error:
         if not isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
             raise
-        raise ValueError(f"base {base!r} has a config.json that is not JSON: {error}") from error
+        raise ValueError(f"base {base!r} has no config.json that can be read: {error}") from error
     if not isinstance(config, dict):
-        raise ValueError(f"base {base!r} has a config.json that holds no settings by name")
+        raise ValueError(f"base {base!r} has no config.json that can be read: it holds no names")
     return config
 
 
