@@ -1,5 +1,6 @@
 """Naming: what a base, weights or a command are called where others read it: never by a folder's path."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ def is_hub_id(name: str | None) -> bool:
     """Whether a name is an id ORG/NAME that others can load by."""
     parts = (name or "").split("/")
     return len(parts) == 2 and all(parts) and " " not in name and parts[0][0] not in "./~\\"
+
+
+def revisions() -> list[str]:
+    """The weights' revisions to load at start, from `ARR_COC_REVISIONS` (separated by commas)."""
+    listed = os.environ.get("ARR_COC_REVISIONS", "").split(",")
+    return [name.strip() for name in listed if name.strip()]
+
+
+def first_revision() -> str | None:
+    """The default of `revisions`; None, the latest, where there is none."""
+    return next(iter(revisions()), None)
 
 
 def in_cache(folder: str | Path) -> tuple[str, str] | None:

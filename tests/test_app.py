@@ -33,7 +33,7 @@ from arr_coc.page.refusals import refusal
 from arr_coc.page.taken import Choice, Number
 from arr_coc.page.visit import Visit, card_key
 from arr_coc.service import decision, intake, recordings, sessions, uploads
-from arr_coc.service.loader import BUNDLED, Loader, base_to_come, identity_to_come
+from arr_coc.service.loader import BUNDLED, Loader, base_to_come, identity_to_come, is_for_another
 from arr_coc.service.looks import ComparisonResult, empty_look
 from arr_coc.service.settings import SETTINGS
 
@@ -804,11 +804,14 @@ def test_weights_of_another_base_leave_the_page_what_was_recorded(monkeypatch, t
     monkeypatch.setenv("ARR_COC_REVISIONS", "v1")
     assert identity_to_come() == own
     assert asked == [(("someone/arr-coc", "config.json"), {"revision": "v1"})]
+    is_for_another.cache_clear()
     told.write_text(json.dumps(config))  # made for the bundled base, but other weights
     assert identity_to_come().weights == "someone/arr-coc@v1"
+    is_for_another.cache_clear()
     told.write_text("{")
     assert identity_to_come().weights == "someone/arr-coc@v1"
     told.write_text(json.dumps({**config, "fingerprint": "0"}))
+    is_for_another.cache_clear()
     monkeypatch.setenv("ARR_COC_BASE", "bundled")  # named: it runs without weights then
     assert identity_to_come().weights == "someone/arr-coc@v1"
 

@@ -52,22 +52,28 @@ def gone(*tabs):
         expect(tab.locator(".arr-alarm")).to_contain_text(GONE, timeout=SAID_MS)
 
 
+def interrupted(tab, server, hold, question):
+    """Ask, and end the server between the looks; the answer of the full one."""
+    hold.write_text("1")  # the full look ends, the focused one does not
+    ask(tab, question)
+    full = tab.locator("#arr-answers .arr-look-full")
+    expect(full.locator(".arr-sure")).to_be_visible()  # it is done
+    answer = full.locator(".arr-text").inner_text()
+    expect(tab.locator(PULSE)).to_be_visible()
+    server.process.kill()
+    server.process.wait()
+    gone(tab)
+    hold.unlink()
+    return answer
+
+
 @pytest.mark.slow
 def test_what_was_finished_is_there_after_the_server_came_back(browser, dying):
     begin, hold = dying
     server = begin()
     with watched(browser, viewport=DESK) as tab:
         visit(tab, app=lambda: server)
-        hold.write_text("1")  # the full look ends, the focused one does not
-        ask(tab, "what colour is the sky?")
-        full = tab.locator("#arr-answers .arr-look-full")
-        expect(full.locator(".arr-sure")).to_be_visible()  # it is done
-        answer = full.locator(".arr-text").inner_text()
-        expect(tab.locator(PULSE)).to_be_visible()
-        server.process.kill()
-        server.process.wait()
-        gone(tab)
-        hold.unlink()
+        answer = interrupted(tab, server, hold, "what colour is the sky?")
         with tab.expect_navigation(timeout=120_000):
             begin()
         expect(tab.locator(".arr-alarm")).to_contain_text("The server is back")
@@ -95,14 +101,7 @@ def test_a_question_about_ones_own_picture_is_not_put_to_a_card(browser, dying):
         tab.locator("#arr-own").click()
         file = recorded_examples() / "02-emblem-colour.jpg"
         tab.locator("#arr-picture input[type=file]").set_input_files(file)
-        hold.write_text("1")
-        ask(tab, "what is on my own picture?")
-        expect(tab.locator("#arr-answers .arr-look-full .arr-sure")).to_be_visible()  # it is done
-        expect(tab.locator(PULSE)).to_be_visible()
-        server.process.kill()
-        server.process.wait()
-        gone(tab)
-        hold.unlink()
+        interrupted(tab, server, hold, "what is on my own picture?")
         with tab.expect_navigation(timeout=120_000):
             begin()
         expect(tab.locator(".arr-alarm")).to_contain_text("is not there any more")

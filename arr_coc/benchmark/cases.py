@@ -27,7 +27,7 @@ OURS: dict[str, Config] = {
     # The encoder sees the kept cells alone: the evaluation's cost curve reads this case.
     "before": Config(glance="off", context="none", **FREE),
     "before + separate glance": Config(glance="separate", context="cells", **FREE),
-    # The same with such weights: what a look costs whose glance is spared.
+    # As "before", decided by weights: a focused look whose glance is spared.
     "scan alone": Config(glance="off", context="none"),
     # With every part that weights bring: each of them is counted.
     "glance as context": Config(glance="separate", context="glance"),

@@ -11,7 +11,7 @@ from arr_coc.check.trials import QUESTION, drawn
 from arr_coc.components import context_for
 from arr_coc.config import Config, glance_tokens
 from arr_coc.qwen.answer import Measures
-from arr_coc.qwen.paying import FOCUSED, FULL, StageTimes, way_of
+from arr_coc.qwen.paying import FOCUSED, FULL, StageTimes, way_of, worked_on
 
 SIDES = (8, 16, 32)  # visual tokens a side of the square pictures that are timed
 REPEATS = 3
@@ -94,14 +94,8 @@ def pays(host: Any, sizes: list[Size]) -> str:
     sooner = None
     smallest, largest = int(sizes[0].tokens ** 0.5), largest_side(host)
     for side in range(largest, smallest - 1, -1):
-        native = side * side
-        held = Config().tokens(native)
-        tokens = {
-            "native": native,
-            "encoded": held,
-            "held": held,
-            "glance": glance_tokens((side, side), context),
-        }
+        native, glance = side * side, glance_tokens((side, side), context)
+        tokens = worked_on(Config(), native, Config().tokens(native), glance)
         if host.times.why_not(tokens, way):
             break
         sooner = side

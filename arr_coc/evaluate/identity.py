@@ -85,7 +85,7 @@ def identity(settings: Settings) -> dict[str, Any]:
     if commit := commit_of(settings.base):
         about["base_commit"] = commit
     about["weights"] = naming.public(settings.weights) if settings.weights else ""
-    revision = next(iter(weights.revisions()), None)  # as the host is loaded
+    revision = naming.first_revision()  # as the host is loaded
     trained = weights.folder_of(settings.weights, revision) if settings.weights else Path("none")
     if settings.weights and revision:
         about[REVISION] = revision

@@ -317,5 +317,4 @@ def _worked_on(
     context = context_for(config, host.policy(config))
     glance = sum(glance_tokens_each([picture.grid for picture in ask.pictures], context))
     held = config.tokens(ask.tokens, lexical_tier(question))
-    encoded = held if config.prune == "before" else ask.tokens
-    return {"native": ask.tokens, "glance": glance, "encoded": encoded, "held": held}
+    return paying.worked_on(config, ask.tokens, held, glance)

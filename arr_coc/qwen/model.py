@@ -15,6 +15,7 @@ from typing import Any, Self
 import torch
 from PIL import Image
 
+from arr_coc import naming
 from arr_coc.config import (
     DEADLINE_S,
     MAX_PIXELS,
@@ -78,7 +79,7 @@ class ARRCOCQwen(QwenHost):
         own = weights.BUNDLED_WEIGHTS if is_by_default and parts.is_bundled else None
         if components is None:
             components = weights.default_weights(parts.is_bundled)
-        revisions = [revision] if revision else weights.revisions() or [None]
+        revisions = [revision] if revision else naming.revisions() or [None]
         policies, notices = weights.load_policies(
             parts, components, revisions, on_bad_weights, instead=own
         )

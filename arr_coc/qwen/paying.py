@@ -51,6 +51,19 @@ def way_of(config: Config | None, context: str = "", learned: bool = False, bloc
     return how if blocks == 1 else f"{how} of {blocks}".strip()
 
 
+def worked_on(config: Config, native: int, held: int, glance: int) -> dict[str, int]:
+    """The tokens by which `STAGES` of either look grow.
+
+    Args:
+        config: of the focused look.
+        native: tokens of all that is asked about.
+        held: that may go to the text model.
+        glance: that the glance takes.
+    """
+    encoded = held if config.prune == "before" else native
+    return {"native": native, "glance": glance, "encoded": encoded, "held": held}
+
+
 class StageTimes:
     """Seconds of each stage of both looks on this machine, by the tokens that it worked on."""
 

@@ -55,10 +55,9 @@ def default_weights(is_bundled: bool) -> str | None:
     return named
 
 
-def revisions() -> list[str]:
-    """The weights' revisions to load at start, from `ARR_COC_REVISIONS` (separated by commas)."""
-    listed = os.environ.get("ARR_COC_REVISIONS", "").split(",")
-    return [name.strip() for name in listed if name.strip()]
+def default_revision() -> str | None:
+    """The revision of weights where none is named; None is the latest."""
+    return naming.first_revision()
 
 
 def load_policies(

@@ -7,13 +7,14 @@ import json
 import logging
 import os
 import threading
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from arr_coc import digests, naming
 from arr_coc.config import QWEN
 from arr_coc.service import comparing, intake
-from arr_coc.service.recordings import Identity, first_revision, on_hub
+from arr_coc.service.recordings import Identity, on_hub
 
 LOAD_TIMEOUT_S = 240
 AGAIN_S = 60.0  # after a base was not fetched
@@ -149,7 +150,9 @@ def identity_to_come() -> Identity:
     bundled = base == "bundled" or Path(base).resolve() == (BUNDLED / "base").resolve()
     weights = os.environ.get("ARR_COC_WEIGHTS")
     by_itself = bundled and not os.environ.get("ARR_COC_BASE")
-    if (bundled and weights is None) or (by_itself and is_for_another(weights or "")):
+    if (bundled and weights is None) or (
+        by_itself and weights and is_for_another(weights, naming.first_revision())
+    ):
         weights = str(BUNDLED / "arr-coc")
     of_weights = _digest_in(Path(weights)) if weights else ""
     return Identity(
@@ -161,20 +164,19 @@ def identity_to_come() -> Identity:
     )
 
 
-def is_for_another(weights: str) -> bool:
+@lru_cache  # of the Hub it asks the network, and pages of cards, of clips and of results each ask this
+def is_for_another(weights: str, revision: str | None) -> bool:
     """Whether weights say that they are for another base than the bundled one, which its own then serve.
 
     A page that was published with Qwen3-VL's weights and duplicated on a CPU is such a case. Weights that
     cannot be read say nothing.
     """
-    if not weights:
-        return False
     try:
         told = Path(weights) / "config.json"
         if not Path(weights).is_dir():
             from huggingface_hub import hf_hub_download
 
-            told = Path(hf_hub_download(weights, "config.json", revision=first_revision()))
+            told = Path(hf_hub_download(weights, "config.json", revision=revision))
         of_weights, own = (
             json.loads(path.read_text(encoding="utf-8"))
             for path in (told, BUNDLED / "arr-coc" / "config.json")

@@ -10,7 +10,6 @@ another machine. Who reads the file gets lists.
 
 import json
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
@@ -124,12 +123,7 @@ def on_hub(weights: str | None) -> str:
     """Weights on the Hub by their id and the default of `ARR_COC_REVISIONS`; "" of a folder, or none."""
     if not weights or Path(weights).exists() or not naming.is_hub_id(weights):
         return ""
-    return f"{weights}@{first_revision() or 'main'}"
-
-
-def first_revision() -> str | None:
-    """The default of `ARR_COC_REVISIONS`; None, the latest, where there is none."""
-    return os.environ.get("ARR_COC_REVISIONS", "").split(",")[0].strip() or None
+    return f"{weights}@{naming.first_revision() or 'main'}"
 
 
 def made_with(base: str, folder: str | Path, weights: str | None) -> dict[str, str]:

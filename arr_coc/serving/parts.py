@@ -32,7 +32,7 @@ def parts_for(base: str, embedding_size: int, mark: str | None = None) -> Compon
     """
     is_bundled = Path(base).resolve() == BUNDLED_BASE.resolve()
     named = weights.default_weights(is_bundled)
-    revision = next(iter(weights.revisions()), None)
+    revision = weights.default_revision()
     with _as_elsewhere():
         return weights.load_components(
             named, revision, base=base, embedding_size=embedding_size, fingerprint=mark
