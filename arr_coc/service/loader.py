@@ -149,10 +149,10 @@ def identity_to_come() -> Identity:
     base = base_to_come()
     bundled = base == "bundled" or Path(base).resolve() == (BUNDLED / "base").resolve()
     weights = os.environ.get("ARR_COC_WEIGHTS")
-    by_itself = bundled and not os.environ.get("ARR_COC_BASE")
-    if (bundled and weights is None) or (
-        by_itself and weights and is_for_another(weights, naming.first_revision())
-    ):
+    foreign = False
+    if weights and bundled and not os.environ.get("ARR_COC_BASE"):
+        foreign = is_for_another(weights, naming.first_revision())
+    if foreign or (bundled and weights is None):
         weights = str(BUNDLED / "arr-coc")
     of_weights = _digest_in(Path(weights)) if weights else ""
     return Identity(
