@@ -16,6 +16,7 @@ from arr_coc.peers.methods import METHODS
 from arr_coc.peers.ours import ARRCOC
 from arr_coc.qwen import batch
 from arr_coc.qwen.cells import with_halo, with_surroundings
+from arr_coc.qwen.layers import CACHE
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = ("what colour is the ball?", "is there a sign in the picture?", "number?")
@@ -45,7 +46,7 @@ def single(host, reduced, max_new_tokens):
         input_ids=ids,
         position_ids=reduced.prompt.position_ids(places),
         mm_encoder_outputs=reduced.tokens.encoder_outputs(),
-        past_key_values=cache,
+        **{CACHE: cache},
         max_new_tokens=max_new_tokens,
         do_sample=False,
     )

@@ -337,7 +337,7 @@ def test_a_space_gets_the_torch_of_its_hardware_and_nothing_it_does_not_need(har
     major, minor, _ = map(int, hub_files.TORCH[hardware].split("."))
     assert (2, 8) <= (major, minor) < (2, 14)
     weights = [f"arr_coc/bundled/base/{file.name}" for file in weights_files(loading.BUNDLED_BASE)]
-    for name in ("README.md", "app.py", *weights, "docs/page.png"):
+    for name in ("README.md", "app.py", *weights, "docs/page.webp"):
         assert name in files
     for name in files:
         assert not re.search(r"(^|/)(\.|__pycache__|tests/)|\.py[ci]$|rows\.parquet$", name), name
@@ -347,7 +347,7 @@ def test_a_space_s_header_names_the_picture_that_links_show():
     readme = hub_files.space_files("cpu", repo_id="me/my-space")["README.md"]
     _, header, body = readme.split("---\n", 2)
     _, own, unchanged = (ROOT / "README.md").read_text().split("---\n", 2)
-    address = "https://huggingface.co/spaces/me/my-space/resolve/main/docs/page.png"
+    address = "https://huggingface.co/spaces/me/my-space/resolve/main/docs/page.webp"
     assert header == f"{own}thumbnail: {address}\n" and body == unchanged
 
 

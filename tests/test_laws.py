@@ -29,6 +29,7 @@ from arr_coc.qwen.cells import (
     with_surroundings,
 )
 from arr_coc.qwen.encoding import TokenSet
+from arr_coc.qwen.layers import CACHE
 from arr_coc.realizing import Realizer
 
 QUESTION = "what colour is the sign?"
@@ -325,7 +326,7 @@ def test_glance_in_cache_then_fovea_equals_one_prefill(host, ask):
         input_ids=ask.prompt.ids(len(together)),
         position_ids=ask.prompt.position_ids(together.places),
         mm_encoder_outputs=fovea.encoder_outputs(),
-        past_key_values=look.state.cache,
+        **{CACHE: look.state.cache},
         max_new_tokens=1,
         do_sample=False,
         output_logits=True,
@@ -353,7 +354,7 @@ def test_attention_under_sdpa_equals_eager(tiny, picture):
     output = host.model(
         **inputs,
         mm_encoder_outputs=tokens.encoder_outputs(),
-        past_key_values=cache,
+        **{CACHE: cache},
         output_hidden_states=True,
     )
     start = prompt.prefix.shape[1]

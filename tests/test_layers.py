@@ -6,7 +6,7 @@ import torch
 from arr_coc.qwen import encoding
 from arr_coc.qwen.attention import early_attention
 from arr_coc.qwen.batch import padded
-from arr_coc.qwen.layers import embedded, run_layers
+from arr_coc.qwen.layers import CACHE, embedded, run_layers
 
 QUESTION = "what is on the small sign?"
 
@@ -41,7 +41,7 @@ def ours(host, batch, layers, states=None, deepstack=True):
 def test_every_layer_meets_what_it_meets_in_the_stock_model_bit_for_bit(tiny, batch):
     text, cache = tiny.model.model.language_model, tiny.new_cache()
     output = tiny.model.model(
-        **batch.inputs(), past_key_values=cache, use_cache=True, output_hidden_states=True
+        **batch.inputs(), **{CACHE: cache}, use_cache=True, output_hidden_states=True
     )
     left, reached, own = ours(tiny, batch, range(len(text.layers)))
     tokens = batch.mask.bool()

@@ -21,6 +21,7 @@ from arr_coc.peers.texture_candidates import CANDIDATES
 from arr_coc.qwen import attention as qwen_attention
 from arr_coc.qwen import encoding
 from arr_coc.qwen.batch import blocks_of
+from arr_coc.qwen.layers import CACHE
 from arr_coc.realizing import Realizer
 from arr_coc.texture import INDEX
 
@@ -146,7 +147,7 @@ def test_dart_sees_duplicates_in_the_second_text_layer(tiny, ask):
         output_hidden_states=True,
     )
     visual = (ask.prompt.ids(len(tokens)) == ask.prompt.image_token)[0]
-    states, keys = found.hidden_states[2][0], found.past_key_values.layers[1].keys[0]
+    states, keys = found.hidden_states[2][0], getattr(found, CACHE).layers[1].keys[0]
     norms = keys.square().sum((0, 2)).sqrt()
     index = selection.dart_select(states[visual], norms[visual], 9, states[~visual], norms[~visual])
     assert reduce("dart", tiny, ask, 9).kept.flatten().nonzero()[:, 0].tolist() == index.tolist()
@@ -369,7 +370,7 @@ def test_a_reduced_image_can_be_answered_from(tiny, ask, name):
         input_ids=ids,
         position_ids=reduced.prompt.position_ids(places),
         mm_encoder_outputs=reduced.tokens.encoder_outputs(),
-        past_key_values=glance.cache if glance else tiny.new_cache(),
+        **{CACHE: glance.cache if glance else tiny.new_cache()},
         max_new_tokens=3,
         do_sample=False,
     )

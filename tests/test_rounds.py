@@ -16,6 +16,7 @@ from arr_coc.peers.clock import timed
 from arr_coc.peers.methods import EVERY
 from arr_coc.qwen import rounds
 from arr_coc.qwen.glance import GlanceState
+from arr_coc.qwen.layers import CACHE
 from arr_coc.realizing import Realizer
 
 QUESTION, TOLERANCE = "what number is on the small sign?", 1e-5
@@ -60,7 +61,7 @@ def last_again(host, ask, places, cache):
     """Logits of the first word from a finished cache: its last token read once more."""
     ids, at = ask.prompt.ids(len(places)), ask.prompt.position_ids(places)
     cache.crop(-1)
-    output = host.model(input_ids=ids[:, -1:], position_ids=at[:, :, -1:], past_key_values=cache)
+    output = host.model(input_ids=ids[:, -1:], position_ids=at[:, :, -1:], **{CACHE: cache})
     return output.logits[:, -1]
 
 
@@ -95,7 +96,7 @@ def test_a_question_that_is_left_in_the_cache_is_another_prompt(
         output = tiny.model(
             input_ids=whole[:, start:],
             position_ids=at[:, :, start:],
-            past_key_values=cache,
+            **{CACHE: cache},
             mm_encoder_outputs=result.tokens.at(slice(first, None)).encoder_outputs(),
         )
     assert gap(output.logits[:, -1], truth) > 1e-3

@@ -22,6 +22,7 @@ from arr_coc.qwen.deciding import decided, views_of
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
 from arr_coc.qwen.inputs import Ask, Views
+from arr_coc.qwen.layers import CACHE
 from arr_coc.qwen.listening import FirstEntropy, Stop, Streamer
 from arr_coc.qwen.memory import kv_bytes_per_token, peak_memory, reset_peak_memory
 from arr_coc.qwen.preparing import Given
@@ -238,7 +239,7 @@ class Run:
             input_ids=ids,
             position_ids=prompt.position_ids(places),
             mm_encoder_outputs=tokens.encoder_outputs(prompt.modality) if tokens else None,
-            past_key_values=cache,
+            **{CACHE: cache},
             streamer=streamer,
             logits_processor=LogitsProcessorList([unsure]),
             stopping_criteria=StoppingCriteriaList([stop]),

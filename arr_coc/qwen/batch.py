@@ -19,6 +19,7 @@ from transformers import DynamicCache
 from arr_coc.qwen import finite
 from arr_coc.qwen.encoding import TokenSet, joined
 from arr_coc.qwen.host import QwenHost
+from arr_coc.qwen.layers import CACHE
 from arr_coc.qwen.listening import whole_text
 from arr_coc.qwen.prompts import IMAGE, Prompt
 
@@ -136,9 +137,7 @@ def answer_batch(
     batch, cache = padded(host, prompts, tokens), host.new_cache()
     last, mask = batch.lengths - 1, batch.mask
     rows = torch.arange(len(last), device=last.device)
-    hidden = host.model.model(
-        **batch.inputs(), past_key_values=cache, use_cache=True
-    ).last_hidden_state
+    hidden = host.model.model(**batch.inputs(), **{CACHE: cache}, use_cache=True).last_hidden_state
     logits = host.model.lm_head(hidden[rows, last]).float()  # (B, vocabulary)
     finite.check_logits(logits)  # also of rows that end here
     entropy = torch.distributions.Categorical(logits=logits).entropy()
@@ -159,7 +158,7 @@ def answer_batch(
             input_ids=token[:, None],
             attention_mask=mask,
             position_ids=following,
-            past_key_values=cache,
+            **{CACHE: cache},
             use_cache=True,
         ).last_hidden_state
         logits = host.model.lm_head(hidden[:, -1]).float()
@@ -201,7 +200,7 @@ def read_on(
     output = host.model(
         input_ids=prompt.ids([len(own) for own in places])[:, done:],
         position_ids=prompt.position_ids(places)[:, :, done:],
-        past_key_values=cache,
+        **{CACHE: cache},
         mm_encoder_outputs=tokens.encoder_outputs(prompt.modality) if tokens else None,
         use_cache=True,
         logits_to_keep=1,

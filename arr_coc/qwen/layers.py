@@ -4,14 +4,19 @@ What `Qwen3VLTextModel.forward` does around its layers is done here, with its ow
 causal mask, DeepStack after the first layers. A test holds the states equal to the stock pass, bit for bit.
 """
 
+import inspect
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, Qwen3VLForConditionalGeneration
 from transformers.masking_utils import create_causal_mask
 
 from arr_coc.qwen.encoding import TokenSet
+
+# How stock calls name the KV cache: `cache` from transformers 5.24 on, which warns about the name before.
+_NAMES = inspect.signature(Qwen3VLForConditionalGeneration.forward).parameters
+CACHE = "cache" if "cache" in _NAMES else "past_key_values"
 
 
 def embedded(text: torch.nn.Module, ids: Tensor, visual: Tensor, tokens: TokenSet) -> Tensor:
@@ -62,7 +67,7 @@ def run_layers(
             states,
             attention_mask=causal,
             position_ids=position_ids[0],
-            past_key_values=cache,
+            **{CACHE: cache},
             position_embeddings=rotary,
         )
         left.append(states)
