@@ -27,6 +27,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 from gradio.events import Dependency
 
+from arr_coc import naming
 from arr_coc.config import DEADLINE_S
 from arr_coc.page import (
     below,
@@ -49,12 +50,12 @@ from arr_coc.page.matter_handlers import MatterHandlers
 from arr_coc.page.model_handlers import ModelHandlers
 from arr_coc.page.parts import Parts, show
 from arr_coc.page.preview import middleware
-from arr_coc.service import comparing, labels, learned, recordings, several
+from arr_coc.service import comparing, journal, labels, learned, recordings, several
 from arr_coc.service.loader import Loader, at_once, base_to_come, identity_to_come, is_served
 from arr_coc.service.sessions import keep_forgetting
 
-ON_ZEROGPU = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
-FOLDER = Path(os.environ.get("ARR_COC_EXAMPLES") or recordings.examples_for(base_to_come()))
+ON_ZEROGPU = naming.on_zerogpu()
+FOLDER = Path(naming.set_to("ARR_COC_EXAMPLES") or recordings.examples_for(base_to_come()))
 RESULTS = Path(__file__).parent / "results"
 GPU_SECONDS = 30
 LOOK_SECONDS = 8.0 if ON_ZEROGPU else DEADLINE_S  # three fit into what ZeroGPU lends
@@ -172,9 +173,8 @@ def wire_comparing(page: Parts) -> Dependency:
     more.then(None, None, None, js=stamps.PRESS_JS, **QUICK)
     shown = page.all(stamps.SHOWN)
     page.go.click(None, shown, [page.answers, page.go], js=parts.QUEUED_JS, **QUICK)
-    numbered = stamps.numbered(1)
     waiting = page.go.click(
-        MODEL.on_waiting, [page.turn, page.run], page.ahead, js=numbered, **QUICK
+        MODEL.on_waiting, [page.turn, page.run], page.ahead, js=stamps.numbered(1), **QUICK
     )
     waiting.then(None, page.ahead, None, js=parts.AHEAD_JS, **QUICK)
     running = page.go.click(
@@ -184,7 +184,7 @@ def wire_comparing(page: Parts) -> Dependency:
             "tier", "new_tokens", "revision", "native_tokens", "shrunk", "imposed", "tensions", "chosen",
         ),
         outputs=page.of(changes.Compared),
-        js=numbered,
+        js=stamps.numbered(1, "begun"),
         trigger_mode="multiple",  # a click while Stop is still at work is not lost
         **GPU,
         **PRIVATE,
@@ -206,11 +206,13 @@ def wire_overtaking(page: Parts, long: list[Dependency], back: Any) -> None:
     picked = [page.cards.select, page.look.select, page.chips.click]
     overtaking = [*picked, back, page.draw.click, page.chips.select]
     over, stopped = [page.looks, page.turn, page.run], page.of(changes.Stopped)
+    late = page.of(changes.Compared)
     stop, told = page.stop.click, [page.answers, page.go]
     gr.on([*overtaking, stop], None, page.answers, told, js=parts.OVER_JS, **QUICK)
     options = {"js": stamps.numbered(2), "cancels": long, **QUICK}
     gr.on(overtaking, MODEL.on_stop, over, stopped, **options)
     stop(MODEL.on_stop, [*over, page.shown], stopped, **options)
+    page.watch.stop(MODEL.on_late, [*over, page.shown], late, js=stamps.numbered(2), **QUICK)
     page.watch.clear(None, None, page.go, js=stamps.OVERTAKEN_JS, **QUICK)
     page.watch.clear(
         MODEL.on_overtaken,
@@ -224,7 +226,7 @@ def wire_overtaking(page: Parts, long: list[Dependency], back: Any) -> None:
 
 def wire_pictures(page: Parts) -> None:
     """Everything that brings another picture, or another question to it."""
-    fresh = page.of(changes.Fresh)
+    fresh, told = page.of(changes.Fresh), page.said_picture
     picked = [page.cards.select, page.look.select, page.chips.click]
     brought = gr.on(picked, LOCAL.on_pick, [page.percent, page.turn], fresh, **EVERY)
     drawing = page.draw.click(
@@ -234,8 +236,8 @@ def wire_pictures(page: Parts) -> None:
         js=stamps.numbered(2, "later"),
         **EVERY,
     )
-    page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before], **QUICK)
-    page.back.click(LOCAL.on_back, [page.before, page.key], page.picture, **QUICK)
+    page.own.click(LOCAL.on_own, page.picture, [page.picture, page.before, told], **QUICK)
+    page.back.click(LOCAL.on_back, [page.before, page.key], [page.picture, told], **QUICK)
     own = [page.picture, page.question, page.key, page.drawn, page.percent, page.turn, page.run]
     numbered = stamps.numbered(len(own) - 1, "later")
     given = page.picture.upload(LOCAL.on_own_picture, own, fresh, js=numbered, **EVERY)
@@ -321,12 +323,10 @@ def launch(demo: gr.Blocks, **options: Any) -> tuple:
     """Start serving, then load the model; `options` go to `Blocks.launch`."""
     server = demo.launch(
         prevent_thread_lock=True,
-        ssr_mode=False,
-        enable_monitoring=False,
-        run_history=False,
-        show_error=False,
+        **dict.fromkeys(("ssr_mode", "enable_monitoring", "run_history", "show_error"), False),
         max_file_size=MAX_FILE,
         allowed_paths=[str(FOLDER)],
+        blocked_paths=journal.never_served(),
         mcp_server=importlib.util.find_spec("mcp") is not None,
         footer_links=["api"],
         theme=parts.theme(),

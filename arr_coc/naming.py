@@ -20,9 +20,19 @@ def is_hub_id(name: str | None) -> bool:
     return len(parts) == 2 and all(parts) and " " not in name and parts[0][0] not in "./~\\"
 
 
+def set_to(variable: str) -> str:
+    """What an environment variable is set to, without the space around it; "" where it is not set."""
+    return os.environ.get(variable, "").strip()
+
+
+def on_zerogpu() -> bool:
+    """Whether a Space lends its GPU by the call, as the platform says it."""
+    return set_to("SPACES_ZERO_GPU").lower() in ("1", "t", "true")
+
+
 def revisions() -> list[str]:
     """The weights' revisions to load at start, from `ARR_COC_REVISIONS` (separated by commas)."""
-    listed = os.environ.get("ARR_COC_REVISIONS", "").split(",")
+    listed = set_to("ARR_COC_REVISIONS").split(",")
     return [name.strip() for name in listed if name.strip()]
 
 

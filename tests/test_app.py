@@ -831,9 +831,9 @@ def test_what_the_server_forgot_of_a_visit_is_taken_from_the_page(handlers):
     for nothing in ("", None, "x,y", 3):
         assert handlers.visited({"imposed": nothing}).tensions is None
     path = str(handlers.examples[1].path)
-    assert handlers.on_back(None, card_key(1))["value"] == path
-    assert handlers.on_back("here.png", card_key(1))["value"] == "here.png"
-    assert handlers.on_back(None, "own-1")["value"] is None
+    assert handlers.on_back(None, card_key(1))[0]["value"] == path
+    assert handlers.on_back("here.png", card_key(1))[0]["value"] == "here.png"
+    assert handlers.on_back(None, "own-1")[0]["value"] is None
 
 
 def test_a_note_speaks_of_answers_that_were_recorded(handlers, monkeypatch):

@@ -77,12 +77,12 @@ def test_the_page_tells_the_cost_first(bundled, picture, tmp_path, monkeypatch):
     full = token_grid.tokens_of(bundled, picture.size, 1024)
     assert f"{full:,} visual tokens" in said and "times as long" in said
     assert ("never saw" in said) == token_grid.is_outside(bundled, 1024)
-    assert "about 16." in handlers.on_cut(**inputs, native_tokens=0)
+    assert "at most 16." in handlers.on_cut(**inputs, native_tokens=0)
     assert "allowed are" in handlers.on_cut(**inputs, native_tokens=4096)
     card = SimpleNamespace(path=path)
     monkeypatch.setattr(handlers.local, "example_of", lambda chosen: card if chosen == 0 else None)
     gone = {"picture": intake.IntakeError("gone"), "question": "what?", "native_tokens": 0}
-    assert "about 16." in handlers.on_cut(**gone, key="card-0"), "a card's file is always there"
+    assert "at most 16." in handlers.on_cut(**gone, key="card-0"), "a card's file is always there"
     assert handlers.on_cut(**gone, key="own-1") == results.message("gone")
     failed = SimpleNamespace(model=None, ready=Event())
 

@@ -92,6 +92,12 @@ def check_weights(name: str, revision: str | None, *, base: str | None = None) -
     return f"{name} loads for {Path(base).name} (hidden size {size}, {checked})"
 
 
+def check_base(base: str) -> str:
+    """What a base says of itself is that of a Qwen3-VL."""
+    size = loading.check_base(base)["text_config"]["hidden_size"]
+    return f"{Path(base).name} is a Qwen3-VL (hidden size {size})"
+
+
 def check_space(repo: str) -> str:
     """What the Space says of itself; raises Refused where it has failed."""
     runtime, variables = HfApi().get_space_runtime(repo), HfApi().get_space_variables(repo)
@@ -113,6 +119,8 @@ def check(settings: Check) -> dict[str, Any]:
         tries[f"weights {revision or 'main'}"] = partial(
             check_weights, settings.weights, revision, base=settings.base
         )
+    if settings.base and not settings.weights:
+        tries["base"] = partial(check_base, settings.base)
     if settings.space:
         tries["space"] = partial(check_space, settings.space)
     wrong = {}

@@ -129,6 +129,7 @@ def space_files(
 def with_thumbnail(readme: str, repo_id: str) -> str:
     """A Space's README with the address of its `THUMBNAIL` in the header, which the Hub wants whole."""
     opened, header, body = readme.split("---\n", 2)
+    header = re.sub(r"(?m)^thumbnail:.*\n", "", header)  # of a Space that was pushed and cloned
     address = hf_hub_url(repo_id, THUMBNAIL, repo_type="space")
     return f"{opened}---\n{header}thumbnail: {address}\n---\n{body}"
 

@@ -13,13 +13,13 @@ those of `PARAMETERS`, all optional. The answer is plain values; what is refused
 
 import json
 import logging
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from arr_coc import naming
 from arr_coc.qwen.loading import BUNDLED_BASE
 from arr_coc.qwen.model import ARRCOCQwen
 from arr_coc.service import comparing, intake
@@ -47,7 +47,7 @@ class EndpointHandler:
             ValueError: for weights or a base that cannot be loaded, or do not belong together.
         """
         config = json.loads((Path(path) / "config.json").read_text(encoding="utf-8"))
-        named = os.environ.get("ARR_COC_BASE") or config["base_model"]
+        named = naming.set_to("ARR_COC_BASE") or config["base_model"]
         self.model = ARRCOCQwen.from_pretrained(
             BUNDLED_BASE if named == BUNDLED else named, Path(path)
         )

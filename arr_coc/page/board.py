@@ -16,7 +16,7 @@ from arr_coc.page.asking import Asked
 from arr_coc.page.folding import folded
 from arr_coc.page.stamps import Stamp, mark, stamp_of, with_tensions
 from arr_coc.page.visit import PERCENT, Visit, tension_words
-from arr_coc.page.wording import unknown_language
+from arr_coc.page.wording import unlike_learned
 from arr_coc.ranking import ranks
 from arr_coc.service import decision, recordings
 from arr_coc.service.decision import Where
@@ -148,7 +148,7 @@ def board(shown: Shown, opens: str = "") -> Board:
             result["focused"],
             shown["truth"],
             shrunk=result["shrunk"],
-            aside=unknown_language(result["question"]) if result["bundled"] else "",
+            aside=unlike_learned(result["question"]) if result["bundled"] else "",
         ),
         results.strip(result, shown["note"], shown["recorded"], shown["runs"]),
         saw.section(result, shown["asked"]),

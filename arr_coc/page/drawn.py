@@ -104,7 +104,7 @@ def _one_of_each(by_kind: dict[str, list[tuple[str, str]]]) -> Iterator[tuple[st
 
 def clean_writing(text: str) -> str:
     """What may stand on a sign: 1 to 8 letters or digits, `$` and `=` among them; IntakeError otherwise."""
-    cleaned = intake.clean_question(text)
+    cleaned = intake.clean_question(text) if str(text or "").strip() else ""
     if len(cleaned) > LONGEST:
         raise intake.IntakeError(
             f"A sign holds at most {LONGEST} letters; this has {len(cleaned)}."

@@ -9,17 +9,20 @@ import base64
 import html
 import io
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from PIL import Image
 
 from arr_coc.service import intake, journal, labels, loader
 from arr_coc.service.looks import SERVER_DEVICE
+
+log = logging.getLogger(__name__)
 
 STYLES = ("page.css", "reasons.css", "you.css", "chart.css", "moments.css")
 
@@ -102,7 +105,7 @@ GLANCE_CHOICES = [
     ("Let the question decide whether it is kept", "auto"),
     ("Keep the quick first look as a blurry background", "periphery"),
     ("Use the quick first look only to decide", "separate"),
-    ("No quick look: ignore the question when deciding", "off"),
+    ("No quick look: decide by what was trained alone, if anything was", "off"),
 ]
 PRUNE_CHOICES = [
     ("Before looking closely: what is not kept is seen in passing at most", "before"),
@@ -149,26 +152,45 @@ def listed(examples: list[Example]) -> list[Listed]:
 
 
 def load_examples(folder: Path) -> list[Example]:
-    """Cards listed in `folder/examples.json`; none where there is no such file."""
+    """Cards listed in `folder/examples.json`; none where there is no such file, or it is no list.
+
+    An entry that lacks something, or whose picture cannot be read, is left out, and the log says why.
+    """
     listed = folder / "examples.json"
-    if not listed.is_file():
+    try:
+        entries = json.loads(listed.read_text(encoding="utf-8-sig")) if listed.is_file() else []
+    except ValueError as error:
+        log.warning("%s is no JSON, so there are no cards: %s", listed, error)
         return []
-    entries = json.loads(listed.read_text(encoding="utf-8"))
-    return [
-        Example(
-            folder / entry["file"],
+    if not isinstance(entries, list):
+        log.warning("%s is no list, so there are no cards", listed)
+        return []
+    return [one for number, entry in enumerate(entries) if (one := _example(folder, entry, number))]
+
+
+def _example(folder: Path, entry: Any, number: int) -> Example | None:
+    try:
+        path = folder / entry["file"]
+        if not path.is_file():
+            return None
+        if not entry.get("sibling"):
+            with Image.open(path) as picture:
+                picture.draft("RGB", (1, 1))  # a JPEG is read through, but hardly made
+                picture.load()
+        return Example(
+            path,
             entry["question"],
             str(entry["answer"]),
             entry.get("note", ""),
             bool(entry.get("expected_failure")),
             entry.get("credit", ""),
-            tuple(tuple(box) for box in entry.get("boxes", ())),
+            tuple(tuple(box) for box in entry.get("boxes") or ()),
             bool(entry.get("sibling")),
             entry.get("group", ""),
         )
-        for entry in entries
-        if (folder / entry["file"]).is_file()
-    ]
+    except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+        log.warning("card %d of %s is left out: %s %s", number, folder, type(error).__name__, error)
+        return None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from arr_coc.page.results import ENOUGH_RUNS, LOOKS, SAME, shown_ratio
 from arr_coc.scoring import score_exact
 from arr_coc.service.looks import ComparisonResult, is_cut
 
-READS = re.compile(r"\b(number|word|written|price|cost|say|says|read|letter|sign|value)\b", re.I)
+READS = re.compile(
+    r"\b(number|word|written|price|cost|how much|say|says|read|letter|sign|value)\b", re.I
+)
 SLOWER = " on this small model"
 LONG = 40  # characters beyond which an answer is not quoted
 
@@ -44,7 +46,8 @@ def _focused(result: ComparisonResult, truth: str | None, runs: int) -> str:
     if kept >= all_tokens:
         return f"With all {all_tokens:,} tokens nothing is left out: it says {full}."
     spent = f"from {kept:,} of {all_tokens:,} tokens{_soon(result, runs)}"
-    same = score_exact(result["focused"]["text"], result["full"]["text"])
+    texts = [result[key]["text"] for key in ("focused", "full")]
+    same = score_exact(*texts) or not any(texts)
     right = truth is not None and score_exact(result["focused"]["text"], truth)
     verb = "Reads" if READS.search(result["question"]) else "Answers"
     if right or (truth is None and same):

@@ -37,6 +37,7 @@ MORE = 2  # times as many tokens for another look
 NOTHING_TO_SAVE = "No comparison is kept here to save: press Compare."
 LEAST = round(100 * intake.SHARE_RANGE[0])  # percent of the visual tokens
 BY_LINK = "This link asks for {:.0%} of the visual tokens, which was not recorded: press Compare to see it."
+ASKED_ANEW = "This question was not recorded of this picture: press Compare to see the answers."
 UNKNOWN_SIGN = (
     "The small model here learned some twenty words and numbers of two digits; what else a sign says, it "
     "can only guess."
@@ -66,10 +67,13 @@ class LocalHandlers(Tuning):
         question = question or (example.question if example else "")
         if example and question == example.question:
             shown = self.shown(chosen, percent) or (self.shown(chosen, PERCENT) if is_set else None)
-        if percent != PERCENT and not shown and not is_set:
+        credit = f" Photo: {example.credit}." if example and example.credit else ""
+        if example and question != example.question:
+            note = ASKED_ANEW + credit
+        elif percent != PERCENT and not shown and not is_set:
             note = BY_LINK.format(percent / 100)
         elif example and not self.is_recorded(example):
-            note = results.NOT_RECORDED + f" Photo: {example.credit}." * bool(example.credit)
+            note = results.NOT_RECORDED + credit
         pieces = board.board(shown) if shown else board.blank(example and example.path, note)
         picture = gr.update(visible="hidden", value=str(example.path) if example else None)
         chips = asking(self.asked(chosen), chosen)
@@ -143,15 +147,18 @@ class LocalHandlers(Tuning):
         wish = frame.wish(parameters, self.examples, PERCENT)
         return *self.opened(wish.chosen, wish.question, wish.percent), wish.percent
 
-    def on_own(self, picture: Any) -> tuple[dict[str, Any], Any]:
-        """The place to drop a picture of one's own, and the picture that stood there, to come back to."""
-        return gr.update(value=None, visible=True), picture or UNCHANGED
+    def on_own(self, picture: Any) -> tuple[dict[str, Any], Any, str]:
+        """The place to drop a picture of one's own, and the picture that stood there, to come back to.
 
-    def on_back(self, before: Any, key: Any = None) -> dict[str, Any]:
+        What was said of a picture before goes, here and in `on_back`.
+        """
+        return gr.update(value=None, visible=True), picture or UNCHANGED, spoken()
+
+    def on_back(self, before: Any, key: Any = None) -> tuple[dict[str, Any], str]:
         """No picture of one's own after all: what stood there before, if forgotten a card's."""
         example = self.example_of(card_of(key))
         before = str(example.path) if before is None and example else before
-        return gr.update(value=before, visible="hidden")
+        return gr.update(value=before, visible="hidden"), spoken()
 
     def on_own_picture(
         self,

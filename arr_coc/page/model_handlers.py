@@ -95,8 +95,8 @@ class ModelHandlers:
 
         Once the run has lost its turn nothing more is shown, not even a refusal.
         """
-        turn = turn or Turn()
-        turn.take(run)
+        if not (turn := turn or Turn()).compares(run):
+            return
         try:
             for change in self._compared(self.local.visited(inputs), str(run)):
                 if not turn.holds(run):
@@ -123,7 +123,7 @@ class ModelHandlers:
         stamped = mark(stamp, done=False)
         request = visit.request()
         truth = self.local.truth_of(request.question, visit.card, visit.drawn)
-        looks = {"full": empty_look(), "focused": None, "shrunk": None}
+        looks = _nothing()
         answers = results.answers(**looks, truth=truth, running=True)
         yield Compared(
             answers=answers + stamped,
@@ -140,18 +140,10 @@ class ModelHandlers:
             looks[kind] = value
             answers = results.answers(**looks, truth=truth, running=True)
             yield Compared(answers=answers + stamped, looks={**looks, "stamp": stamp})
-        note = self._note(visit, request, value)
+        note = _note(self.local, visit, request, value)
         shown = board.live(request.image, value, truth, note, stamp)
         pieces = board.board(shown)._asdict()
         yield Compared(**pieces, said_tensions=spoken(), shown=shown, looks=None, go=FREE)
-
-    def _note(self, visit: Visit, request: Request, result: comparing.ComparisonResult) -> str:
-        example = self.local.noted(visit.card)
-        as_given = bool(example) and request.question == example.question and visit.is_usual
-        note = results.remark(result, example, as_given, own=visit.is_own)
-        if result["shrunk"] is None:  # nothing is said of an answer that is not there
-            note = SPEAKS_OF_SHRUNK.sub("", note).strip()
-        return f"{note} {NO_MAP}".strip() if result["device"] == SERVER_DEVICE else note
 
     def on_stop(
         self, looks: Any, turn: Turn | None = None, run: Any = "", shown: Shown | None = None
@@ -169,6 +161,14 @@ class ModelHandlers:
         came = {name: look for name, look in looks.items() if name != "stamp"}
         answers = results.answers(**came) + mark(stamp)
         return Stopped(answers=answers, **NO_REASONS, go=FREE)
+
+    def on_late(
+        self, looks: Any, turn: Turn | None = None, run: Any = "", shown: Shown | None = None
+    ) -> Compared:
+        """What a run brought after it had been ended goes: all is again as it is `shown`, or stopped."""
+        if shown:
+            return Compared(**board.board(shown)._asdict(), looks=None, go=FREE)
+        return Compared(**self.on_stop(looks or _nothing(), turn, run)._asdict())
 
     def on_overtaken(self, turn: Turn | None = None, run: Any = "") -> Overtaken:
         """Another picture came while a run was open: what that still brings is not shown."""
@@ -271,3 +271,20 @@ def _words(source: Source | None) -> str:
     at = f" at {source['revision']}" if source["revision"] else ""
     commit = f" ({source['commit'][:SHORT]})" if source["commit"] else ""
     return f"{source['name']}{at}{commit}"
+
+
+def _nothing() -> dict[str, Any]:
+    """What has come of a comparison that has just begun."""
+    return {"full": empty_look(), "focused": None, "shrunk": None}
+
+
+def _note(
+    local: LocalHandlers, visit: Visit, request: Request, result: comparing.ComparisonResult
+) -> str:
+    """What to say about a comparison that has just run."""
+    example = local.noted(visit.card)
+    as_given = bool(example) and request.question == example.question and visit.is_usual
+    note = results.remark(result, example, as_given, own=visit.is_own)
+    if result["shrunk"] is None:  # nothing is said of an answer that is not there
+        note = SPEAKS_OF_SHRUNK.sub("", note).strip()
+    return f"{note} {NO_MAP}".strip() if result["device"] == SERVER_DEVICE else note

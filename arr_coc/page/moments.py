@@ -10,7 +10,7 @@ from PIL import Image
 
 from arr_coc.page import warping
 from arr_coc.page.frame import data_url, escaped, source
-from arr_coc.page.results import SAME, message
+from arr_coc.page.results import SAME, message, verdict
 from arr_coc.service.looks import LookResult
 from arr_coc.service.several import Moment, SeveralResult
 
@@ -23,6 +23,7 @@ GREY, HEAT = (128, 132, 144), (224, 92, 20)
 SLOWER = (
     "The focused look's first word came later here: choosing among so few tokens costs too much."
 )
+OWN_FILES = "This is your own: the small model here only learned drawn pictures and clips."
 OLD = "These answers belong to another question, file or budget: ask again."
 
 
@@ -42,15 +43,15 @@ def shown(
         answer: the right one, where it is known.
         recorded: what a recording was made with; empty for a live run.
     """
-    rows = _row("Full look", result["full"]) + _row("Focused look", result["focused"])
-    if result["fewer"]:
-        rows += _row("Fewer frames", result["fewer"])
-    notice = message(result["notice"]) if result["notice"] else ""
+    looks = {"Full look": "full", "Focused look": "focused", "Fewer frames": "fewer"}
+    rows = "".join(_row(name, result[key], answer) for name, key in looks.items() if result[key])
+    outside = OWN_FILES * (result["bundled"] and not recorded)
+    notice = message(result["notice"] or outside) if result["notice"] or outside else ""
     # One run of a visitor's is no verdict.
     if recorded and result["ratio"] and result["ratio"] < 1 - SAME:
         notice += message(SLOWER)
     notice += f'<p class="arr-recorded">{escaped(recorded)}</p>' if recorded else ""
-    right = f" <small>Right is “{escaped(answer)}”.</small>" if answer else ""
+    right = f" <small>The right answer is “{escaped(answer)}”.</small>" if answer else ""
     return (
         f'<section class="arr-several" data-question="{escaped(result["question"])}" '
         f'data-percent="{percent:g}">'
@@ -62,13 +63,14 @@ def shown(
     )
 
 
-def _row(name: str, look: LookResult) -> str:
+def _row(name: str, look: LookResult, answer: str) -> str:
     if look["error"]:
         return f"<tr><th scope='row'>{name}</th><td colspan='3'>{escaped(look['error'])}</td></tr>"
     tokens = f"{look['visual_tokens']:,} of {look['visual_tokens_full']:,}"
+    mark = f" {verdict(look['text'], answer)}" if answer else ""
     return (
         f"<tr><th scope='row'>{name}</th>"
-        f"<td dir='auto'><b>{escaped(look['text']) or '(no words came)'}</b></td>"
+        f"<td dir='auto'><b>{escaped(look['text']) or '(no words came)'}</b>{mark}</td>"
         f"<td>{tokens}</td><td>{look['time_to_first_token_s']:.2f} s</td></tr>"
     )
 

@@ -147,9 +147,10 @@ window.arrPaint = (() => {
 
   /* Which kept places the answer hangs on: glowing by what leaving each out costs, those framed that give the
      answer alone. */
+  const FAINT = 0.1;  // of a probability: what loses less stays pale, though it be the most
   function mattered(base, look, dark) {
     const {places, loss, smallest} = look.mattered, [h, w] = look.grid;
-    const across = base.width / w, down = base.height / h, most = Math.max(...loss, 1e-9);
+    const across = base.width / w, down = base.height / h, most = Math.max(...loss, FAINT);
     const made = draw(soft(base, dark), base.width, base.height), paint = made.getContext('2d');
     const taken = Array.from({length: h}, () => new Uint8Array(w));
     places.forEach(([row, column], n) => {

@@ -18,6 +18,7 @@ from arr_coc.page.visit import BY_SHARE, PERCENT
 from arr_coc.service import intake, token_grid
 from arr_coc.service.recordings import Recording
 
+LONGER = 4 * intake.MAX_QUESTION  # that a box takes: what is too long is said, and not cut
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 ALLOCATOR_CHOICES = [
     ("The most relevant places", "topk"),
@@ -204,7 +205,7 @@ def picture_side(look: str, example: Path | None, at: Sequence[Recording]) -> di
             label="Write on a sign",
             show_label=False,
             container=False,
-            max_length=intake.MAX_QUESTION,  # what is too long for a sign is said, and never cut
+            max_length=LONGER,
             scale=3, elem_id="arr-writing",
         )  # fmt: skip
         parts["put"] = gr.Button("Put it up", size="sm", scale=1, min_width=90, elem_id="arr-put")
@@ -222,7 +223,7 @@ def answer_side(first: Fresh) -> dict[str, Component]:
             show_label=False,
             container=False,
             placeholder="What do you want to know about the picture?",
-            max_length=intake.MAX_QUESTION,
+            max_length=LONGER,
             scale=5,
             elem_id="arr-question",
         )
@@ -260,8 +261,8 @@ def other_questions(*, visible: bool) -> dict[str, Component]:
     label = "Same picture, other question"
     with gr.Accordion(label, open=False, visible=visible, elem_id="arr-others"):
         with gr.Row(equal_height=True):
-            parts["second"] = gr.Textbox(label="Second question", max_length=intake.MAX_QUESTION)
-            parts["third"] = gr.Textbox(label="Third question", max_length=intake.MAX_QUESTION)
+            parts["second"] = gr.Textbox(label="Second question", max_length=LONGER)
+            parts["third"] = gr.Textbox(label="Third question", max_length=LONGER)
             parts["compare_maps"] = gr.Button("Show where each looks", min_width=160)
         parts["others"] = show(elem_id="arr-side")
     return parts

@@ -13,11 +13,15 @@ from urllib.parse import parse_qsl, urlencode
 from anyio import to_thread
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse
 
 from arr_coc.page import idea
 from arr_coc.page.frame import escaped
 
 PICTURE = "/preview.png"
+MOST_BYTES = 64 * 2**20  # of pictures in JSON: two of the largest that are allowed
+FILES = b"multipart/form-data"
+TOO_MUCH = f"A request may hold {MOST_BYTES // 2**20} MiB; upload larger pictures as files."
 SMALL = 1000  # bytes that are not worth packing
 SIZE = (1200, 630)  # pixels, as `post.png` draws it
 # Tags of the framework's page that speak for it elsewhere.
@@ -39,6 +43,33 @@ class Told(NamedTuple):
     description: str
     query: dict[str, str]
     picture: Callable[[], bytes] | None
+
+
+class Bounded:
+    """ASGI middleware: no request holds over `MOST_BYTES`, but for files, which have a limit of their own."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse what is declared as more with 413, and hang up on what turns out to be more."""
+        headers = dict(scope.get("headers", ()))
+        if scope["type"] != "http" or headers.get(b"content-type", b"").startswith(FILES):
+            await self.app(scope, receive, send)
+            return
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > MOST_BYTES:
+            await PlainTextResponse(TOO_MUCH, status_code=413)(scope, receive, send)
+            return
+        came = 0
+
+        async def counted() -> dict[str, Any]:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            return message if came <= MOST_BYTES else {"type": "http.disconnect"}
+
+        await self.app(scope, counted, send)
 
 
 class Preview:
@@ -68,6 +99,7 @@ class Preview:
 def middleware(tell: Callable[[Mapping[str, str]], Told]) -> list[Middleware]:
     """All that stands before the framework: the page is sent packed, a quarter of its bytes."""
     return [
+        Middleware(Bounded),
         Middleware(GZipMiddleware, minimum_size=SMALL),
         Middleware(Preview, tell=tell),
         Middleware(idea.Served),

@@ -4,6 +4,7 @@ Values from `comparing` in, strings out. "Faster" is said of the median of at le
 runs only, where the ratio exceeds 1: fewer are no verdict.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -111,14 +112,15 @@ def strip(result: ComparisonResult, note: str = "", recorded: str = "", runs: in
         return message(f"The {failed[0].lower()} did not finish, so there is nothing to compare.")
     full, focused = looks["full"], looks["focused"]
     share = focused["visual_tokens"] / max(1, full["visual_tokens"])
+    blurry = math.prod((result["where"] or {}).get("glance_grid") or [0])
     items = [
         _measure(
             "Visual tokens",
             "Pieces of the picture that the language model holds",
             {key: look["visual_tokens"] for key, look in looks.items()},
             lambda count: f"{count:,}",
-            f"Pieces of the picture: {focused['visual_tokens']:,} of {full['visual_tokens']:,} kept, "
-            f"{share:.0%}",
+            f"Pieces of the picture: {focused['visual_tokens'] - blurry:,} of "
+            f"{full['visual_tokens']:,} kept, {f'{blurry} of a blurry view' if blurry else f'{share:.0%}'}",
         ),
         _measure(
             "Time to first word",

@@ -67,7 +67,9 @@ def on_answer(
             raise IntakeError(f"The answer is {str(answer)[:40]!r}; {YES} or {NO} is expected.")
         of = check(shown, seen)
         question, tensions = shown["result"]["question"], tensions_of(shown)
-        labels.keep(request.session_hash or "", of, question, tensions, answer == YES)
+        labels.keep(
+            getattr(request, "session_hash", None) or "", of, question, tensions, answer == YES
+        )
     except Exception as error:  # whatever it is, it is said in a sentence
         older = str(error) == OLDER  # `kept` is of a map that is gone
         return None if older else before, sentence_of(error), gr.skip()
@@ -104,7 +106,7 @@ def makes_sense(question: str, tensions: list[float], yes: bool, request: gr.Req
         yes: whether the map makes sense.
     """  # noqa: E501  the framework reads one line of an argument
     try:
-        labels.keep(request.session_hash or "", "api", question, tensions, yes)
+        labels.keep(getattr(request, "session_hash", None) or "", "api", question, tensions, yes)
     except Exception as error:  # whatever it is, it is said in a sentence
         raise refusal(error) from None
     return KEPT.format(YES.lower() if yes else NO.lower())

@@ -44,7 +44,8 @@ CAME_JS = "() => window.arrState.came()"
 def numbered(at: int, which: str = "run") -> str:
     """Gives the newest run's number to a handler, in the place of its input `at`.
 
-    `which` is "run", or "later" for a number that nothing older will hold against.
+    `which` is "run", "later" for a number that nothing older will hold against, or "begun" for that of the
+    newest Compare, which keeps it where a run was ended before it was sent.
     """
     return f"(...values) => {{ values[{at}] = window.arrState.{which}(); return values; }}"
 
@@ -102,10 +103,21 @@ class Turn:
 
     newest: int = 0
     picked: int = 0
+    compared: int = 0
 
     def take(self, run: Any) -> None:
         """A run begins, or the one before is overtaken: what is older has lost its turn."""
         self.newest = max(self.newest, _number(run))
+
+    def compares(self, run: Any) -> bool:
+        """Whether a comparison begins: once by its number, and not where it was ended before it came.
+
+        A run without a number always does.
+        """
+        number, before, newest = _number(run), self.compared, self.newest
+        self.compared = max(before, number)
+        self.take(run)
+        return not number or (number > before and number >= newest)
 
     def holds(self, run: Any) -> bool:
         """Whether nothing newer has begun since."""

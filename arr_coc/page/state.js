@@ -20,19 +20,19 @@ function arrState(root, trigger) {
   };
   // A server that is silent for two questions in a row is gone: 1 s + 2 x 1.5 s is within 5 s. One that computes
   // for twelve clients on two cores was found to answer within 0.1 s; one answer that is late or lost is no alarm.
-  const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000, UPLOAD_MS = 120000;
+  const EVERY_MS = 1000, PATIENCE_MS = 1500, FRAMES = 120, MARGIN = 160, COMES_MS = 5000, UPLOAD_MS = 120000, SETTLES_MS = [1000, 3000, 9000];
   const LOST = 'The server stopped answering; what was finished stays. Once it is back, ask again.';
   const BACK = 'The server is back. Press Compare to ask again.';
   const GONE = 'The server is back. The picture you asked about is not there any more: give it, or choose another.';
   const AGAIN = 'The server answers again. What was asked may still come; if it does not, press Compare.';
   const alarm = root.querySelector('.arr-alarm'), heard = root.querySelector('.arr-heard'), kept = arrKept(root);
-  let now = null, asked = null, run = 0, open = false, lost = false, revived = false, alive = true;
+  let now = null, asked = null, run = 0, begun = 0, open = false, lost = false, revived = false, alive = true;
   let held = false;  // whether Compare had the focus when the run began
   const ends = endings(), several = endings();  // of the comparison; of the clips' section
   let parted = false;  // the server was lost, and nothing was asked since
   // Another picture or question was picked and is on its way: until when it is waited for, whether it is a file, and
-  // whether Compare was pressed meanwhile. What could be asked of the picture before.
-  let until = 0, isFile = false, pressed = false, offered = [];
+  // whether Compare was pressed meanwhile; how many are. What could be asked of the picture before.
+  let until = 0, isFile = false, pressed = false, coming = 0, offered = [];
 
   const plain = (text) => (text || '').trim().replace(/\s+/g, ' ');
   const shown = ([picture, question, ...settings]) =>
@@ -108,13 +108,17 @@ function arrState(root, trigger) {
     until = Date.now() + (file ? UPLOAD_MS : COMES_MS);
     isFile = file;
     pressed = false;
+    coming += 1;
     if (!file) return;
     const chips = document.querySelectorAll('#arr-chips button, #arr-pick [aria-pressed="true"]');
     offered = [...chips].map((chip) => plain(chip.textContent));
   }
-  function came() {
+  function came() {  // the last of what was picked has the page
+    if (--coming <= 0) arrived();
+  }
+  function arrived() {
     const waited = pressed;
-    until = 0;
+    until = coming = 0;
     pressed = false;
     document.querySelector('#arr-go').removeAttribute('aria-busy');
     if (waited) requestAnimationFrame(press);  // once what came is in the fields
@@ -129,7 +133,7 @@ function arrState(root, trigger) {
     pressed = true;
     go.setAttribute('aria-busy', 'true');
     const waiting = until;
-    setTimeout(() => waiting === until && came(), left);
+    setTimeout(() => waiting === until && arrived(), left);
   }, true);
   document.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && event.target.closest?.('#arr-writing')) comes();
@@ -165,7 +169,7 @@ function arrState(root, trigger) {
   }
   function begin(values) {
     asked = now = shown(values);
-    run = later();
+    run = begun = later();
     running(true);
     lost = revived = alive = parted = false;
     say('');
@@ -183,8 +187,18 @@ function arrState(root, trigger) {
   }
   // Whether the run that is open has failed, and not one before it that was ended on purpose.
   const failed = () => !ends.was() && end();
+  // What an ended run still brings comes by another connection than its end, and may come after it.
+  function tidy() {
+    const answer = document.querySelector('#arr-answers .arr-of');
+    if (!open && !lost && answer && answer.dataset.run !== String(run) && !('done' in answer.dataset)) {
+      trigger('stop', {});
+    }
+  }
   function over() {
-    if (end()) ends.add();
+    if (end()) {
+      ends.add();
+      for (const ms of SETTLES_MS) setTimeout(tidy, ms);
+    }
     run = later();
     return {__type__: 'update', interactive: true};
   }
@@ -257,7 +271,7 @@ function arrState(root, trigger) {
   function notice() {
     if (isFile && until && document.querySelector('.toast-body.error')) {  // the framework refused the file
       pressed = false;
-      came();
+      arrived();
     }
     if (lost || open || !noticed()) return;
     lose();
@@ -276,5 +290,5 @@ function arrState(root, trigger) {
     if (open && now.picture !== asked.picture) trigger('clear', {});
   }
   if (window.arrNow) look(window.arrNow);
-  return {begin, look, over, failed, several, press, button, came, unask, run: () => String(run), later: () => String(later())};
+  return {begin, look, over, failed, several, press, button, came, unask, run: () => String(run), begun: () => String(begun), later: () => String(later())};
 }

@@ -231,7 +231,7 @@ function arrViewer(root, trigger) {
   // What had the focus has it again in the new one, if it is there: a keyboard goes on from it.
   const SIGNS = ['data-card', 'value', 'class'];
   let last = null;
-  root.addEventListener('focusin', (event) => { last = event.target; });
+  document.addEventListener('focusin', ({target}) => { last = root.contains(target) ? target : null; });
   const counterpart = (box) => {
     const sign = SIGNS.find((name) => last.getAttribute(name));
     return sign && box.querySelector(`${last.localName}[${sign}="${CSS.escape(last.getAttribute(sign))}"]`);

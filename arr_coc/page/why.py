@@ -31,6 +31,16 @@ MAPS = {
         "Where the words lead in a quick, blurry look.",
     ),
 }
+UNGLANCED = {  # by whether a scan was read; without a glance
+    True: (
+        "Participatory knowing: what trained parts find by the question's words; no quick look was taken.",
+        "Where the words lead, without a quick look.",
+    ),
+    False: (
+        "Participatory knowing: no quick look was taken, and nothing trained reads the question.",
+        "Nothing here reads the question.",
+    ),
+}
 MATCHED = {  # by what `participatory_source` names
     "texture": " Trained parts add how well each place's texture matches the question.",
     "scan": " A small network that scans every place finer than the glance adds what it finds.",
@@ -124,6 +134,8 @@ def maps(where: Where | None, size: tuple[int, int], answered: Where | None = No
         name, title, words = MAPS[key]
         if key == "participatory":
             source = where["participatory_source"]
+            if where["look_grid"] is None:
+                title, words = UNGLANCED[any(part in source for part in MATCHED)]
             title += "".join(more for part, more in MATCHED.items() if part in source)
         parts += _part(
             key, sign, name, title, words, size, f"{key.capitalize()}<span> knowing</span>"
@@ -145,6 +157,8 @@ def _in_rounds(where: Where) -> str:
     """How many tokens each round came to, and how sure the first word was then; "" of one budget."""
     rounds = where.get("rounds", [])
     said = ", then ".join(f"{tokens:.0f} tokens ({nats:.2f} nats)" for tokens, nats in rounds)
+    if len(rounds) == 1:
+        return message(f"One round was enough, for the first word was sure then: {said}.")
     return message(f"Spent in rounds, while the first word was unsure: {said}.") if rounds else ""
 
 

@@ -1,4 +1,4 @@
-"""Page wording: questions in one form, and what to say of a language that the model does not know."""
+"""Page wording: questions in one form, and what to say of those that the model does not know."""
 
 import json
 import re
@@ -18,6 +18,10 @@ TELLING = {
     "show",
     "tell",
 }  # no question mark
+ASKING = TELLING | {
+    "are", "can", "do", "does", "has", "have", "how", "is", "what", "where", "which", "who",
+}  # fmt: skip
+SHORTENED = re.compile(r"\b(how|what|where|which|who)['’]s\b", re.I)
 ENOUGH = 1 / 3  # share of known words, above which a question is taken to be English
 OTHER_SCRIPT = (
     "The small model here knows English only and cannot read this script: its answers are guesses."
@@ -25,6 +29,11 @@ OTHER_SCRIPT = (
 OTHER_WORDS = (
     "The small model here learned a few hundred English words, and hardly any of this question is "
     "among them: its answers are guesses."
+)
+
+OTHER_FORM = (
+    "The small model here learned whole questions, such as “What is the number on the blue door?”: to "
+    "other forms its answers are guesses."
 )
 
 
@@ -36,14 +45,16 @@ def tidy(question: str) -> str:
     return text if "?" in text else text.rstrip(". ") + ("?" if asks else ".")
 
 
-def unknown_language(question: str) -> str:
-    """What to say where the bundled model cannot know the question's language; "" where it can."""
+def unlike_learned(question: str) -> str:
+    """What to say where the bundled model cannot know a question's language or form; "" where it can."""
     letters = [letter for letter in question if letter.isalpha()]
     if any(not unicodedata.name(letter, "").startswith("LATIN") for letter in letters):
         return OTHER_SCRIPT
     words = re.findall(r"[^\W\d_]+", question.lower())
     known = sum(word in learned_words() for word in words)
-    return OTHER_WORDS if words and known <= ENOUGH * len(words) else ""
+    if words and known <= ENOUGH * len(words):
+        return OTHER_WORDS
+    return OTHER_FORM if SHORTENED.search(question) or not ASKING & set(words) else ""
 
 
 @cache

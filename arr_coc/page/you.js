@@ -41,10 +41,14 @@ function arrYou(root, trigger) {
     draw(`${named(round.cursor)}${known < 0 ? '' : `, your ${known + 1}`}. `.replace('row', 'Row'));
   }
 
+  let called = false;  // whether another round was asked for
   function begin(shown) {
     const {grid, budget} = JSON.parse(shown.dataset.youRound);
     round = {grid, budget, places: [], cursor: null, waits: false};
     draw();
+    const {top} = shown.getBoundingClientRect();
+    if (called && (top < 0 || top > innerHeight)) shown.scrollIntoView({block: 'start'});
+    called = false;
   }
   root.addEventListener('click', (event) => {
     const cells = event.target.closest('.arr-you-cells');
@@ -122,6 +126,7 @@ function arrYou(root, trigger) {
       trigger('submit', {places: round.places});
     } else if (wanted) {
       if (round) round.waits = true;
+      called = true;
       root.querySelectorAll('[data-you]').forEach((button) => { button.disabled = true; });
       trigger('select', {you: wanted});
     }

@@ -3,7 +3,6 @@
 A first download of a large base takes minutes: whoever waits should see that something happens.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from huggingface_hub import snapshot_download
 from huggingface_hub.utils import tqdm
 
+from arr_coc import naming
 from arr_coc.config import QWEN
 
 OnProgress = Callable[[int, int], None]  # bytes that are there, and bytes in all
@@ -43,8 +43,8 @@ def fetched(base: str, on_progress: OnProgress | None = None) -> str:
 
 def revision_of(base: str) -> str | None:
     """The revision of a base on the Hub: of the one that runs `ARR_COC_BASE_REVISION`, else the newest."""
-    runs = os.environ.get("ARR_COC_BASE") or QWEN
-    return (os.environ.get(REVISION) or None) if base == runs else None
+    runs = naming.set_to("ARR_COC_BASE") or QWEN
+    return (naming.set_to(REVISION) or None) if base == runs else None
 
 
 def _bar(on_progress: OnProgress) -> type[tqdm]:

@@ -53,11 +53,9 @@ class NotFetched(ValueError):
 
 def default_base() -> str:
     """`ARR_COC_BASE` if set; on a Space with a GPU Qwen3-VL-2B; else the bundled base's folder."""
-    if base := os.environ.get("ARR_COC_BASE"):
+    if base := naming.set_to("ARR_COC_BASE"):
         return base
-    on_gpu_space = "SPACE_ID" in os.environ and (
-        torch.cuda.is_available() or os.environ.get("SPACES_ZERO_GPU")
-    )
+    on_gpu_space = "SPACE_ID" in os.environ and (torch.cuda.is_available() or naming.on_zerogpu())
     return QWEN if on_gpu_space else str(BUNDLED_BASE)
 
 
@@ -157,7 +155,7 @@ def public_name(base: str) -> str:
     Raises:
         ValueError: for an `ARR_COC_BASE_ID` that is no ORG/NAME.
     """
-    if not Path(base).is_dir() or not (given := os.environ.get(BASE_ID)):
+    if not Path(base).is_dir() or not (given := naming.set_to(BASE_ID)):
         return naming.public(base)
     if not naming.is_hub_id(given):
         raise ValueError(f"{BASE_ID} is {given!r}, expected ORG/NAME")
@@ -173,7 +171,7 @@ def default_dtype(device: torch.device, named: str | None = None) -> torch.dtype
         ValueError: for a name that is not one of `config.DTYPES`.
     """
     what = "ARR_COC_DTYPE" if named is None else "dtype"
-    named = named or os.environ.get("ARR_COC_DTYPE") or DTYPES[0]
+    named = named or naming.set_to("ARR_COC_DTYPE") or DTYPES[0]
     one_of(named, what, DTYPES)
     if named != DTYPES[0]:
         return getattr(torch, named)

@@ -7,7 +7,6 @@ Decoding is greedy, so that two answers differ by what was seen and not by chanc
 the model and an answer is `qwen.host`.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -75,7 +74,7 @@ class ARRCOCQwen(QwenHost):
         """
         parts = loading.load_base(base, device=device, dtype=dtype, on_progress=on_progress)
         # A Space that was duplicated to one without a GPU: what it names was made for the other base.
-        is_by_default = base is None and components is None and not os.environ.get("ARR_COC_BASE")
+        is_by_default = base is None and components is None and not naming.set_to("ARR_COC_BASE")
         own = weights.BUNDLED_WEIGHTS if is_by_default and parts.is_bundled else None
         if components is None:
             components = weights.default_weights(parts.is_bundled)

@@ -52,7 +52,7 @@ def default_weights(is_bundled: bool) -> str | None:
     named = os.environ.get("ARR_COC_WEIGHTS")
     if named is None and is_bundled and BUNDLED_WEIGHTS.is_dir():
         return str(BUNDLED_WEIGHTS)
-    return named
+    return named and named.strip()
 
 
 def default_revision() -> str | None:

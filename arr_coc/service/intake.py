@@ -38,7 +38,7 @@ READABLE = "JPEG, PNG, WEBP or AVIF"
 REFUSED = {
     "HEIC": "This is a HEIC photo, which browsers and this page cannot read; export it as JPEG.",
     "SVG": "This is an SVG drawing, not a picture made of pixels; save it as PNG.",
-    "GIF": "This is a GIF; save the frame you want to ask about as PNG.",
+    "GIF": "This is a GIF; save the frame you want to ask about as PNG, or ask about all of it as a clip.",
     "PDF": "This is a PDF document; save the page you want to ask about as PNG or JPEG.",
     "BMP": "This is a BMP file; save it as PNG.",
     "TIFF": "This is a TIFF file; save it as PNG or JPEG.",
@@ -248,6 +248,7 @@ def read(source: str | Path | bytes) -> bytes:
         return _limit(source)
     if is_data_url(source):
         header, _, body = source.partition(",")
+        body = "".join(body.split())  # it may come in lines
         if len(body) > MAX_BYTES * 4 / 3 + 4:
             raise _too_big(len(body) * 3 // 4)
         if not header.lower().endswith(";base64"):

@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from arr_coc import naming
+from arr_coc.service import labels
+
 LOG, QUESTIONS = "ARR_COC_LOG", "ARR_COC_LOG_QUESTIONS"
 LARGEST = 16 * 2**20  # bytes; then the file becomes FILE.1, and the one that was that goes
 LOOKS = ("full", "focused", "shrunk")
@@ -23,12 +26,17 @@ _writing = threading.Lock()
 
 def is_on() -> bool:
     """Whether an owner asked for it."""
-    return bool(os.environ.get(LOG))
+    return bool(naming.set_to(LOG))
+
+
+def never_served() -> list[str]:
+    """Files that hold what visitors asked or said: not to be downloaded, wherever they lie."""
+    return [path for path in map(naming.set_to, (LOG, labels.LABELS)) if path]
 
 
 def notes_questions() -> bool:
     """Whether what was asked is noted too."""
-    return is_on() and os.environ.get(QUESTIONS) == "1"
+    return is_on() and naming.set_to(QUESTIONS) == "1"
 
 
 def noted(records: Iterator[tuple[str, Any]], request: Any) -> Iterator[tuple[str, Any]]:
@@ -47,7 +55,7 @@ def noted(records: Iterator[tuple[str, Any]], request: Any) -> Iterator[tuple[st
     for kind, value in records:
         if kind == "result":
             try:
-                append(Path(os.environ[LOG]), rows_of(value, request))
+                append(Path(naming.set_to(LOG)), rows_of(value, request))
             except Exception as error:  # an answer is worth more than its line
                 log.warning("the log of decisions could not be written: %s", error)
         yield kind, value

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from arr_coc import naming
 from arr_coc.service.intake import IntakeError, clean_question
 
 LABELS = "ARR_COC_LABELS"
@@ -42,7 +43,7 @@ def _lock(file: Any) -> None:
 
 def is_on() -> bool:
     """Whether an owner asked for it."""
-    return bool(os.environ.get(LABELS))
+    return bool(naming.set_to(LABELS))
 
 
 def keep(visitor: str, comparison: str, question: Any, tensions: Any, makes_sense: Any) -> None:
@@ -71,7 +72,7 @@ def keep(visitor: str, comparison: str, question: Any, tensions: Any, makes_sens
     of = json.dumps([visitor, comparison, row["question"], tensions]).encode()
     row["label"] = hmac.new(_secret, of, hashlib.sha256).hexdigest()[:16]
     try:
-        _append(Path(os.environ[LABELS]), row)
+        _append(Path(naming.set_to(LABELS)), row)
     except OSError as error:  # a full or read-only disk, a folder in the file's place
         log.warning("a label could not be written: %s", error)
         raise IntakeError(UNWRITTEN) from error

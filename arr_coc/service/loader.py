@@ -21,6 +21,7 @@ AGAIN_S = 60.0  # after a base was not fetched
 SERVED_AT_ONCE = 8
 NOT_FETCHED = "NotFetched"  # of `qwen.loading`, by name: importing it imports torch
 BUNDLED = Path(__file__).parent.parent / "bundled"
+HUB_WAITS_S = 5.0  # that the first page waits for what weights on the Hub say of themselves
 DIGEST_AT_MOST = 256 * 2**20  # bytes, a quarter of a second: the page waits for it
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ class Loader:
 
 def is_served() -> bool:
     """Whether the owner named a server that answers in the model's place (`service.served`)."""
-    return bool(os.environ.get("ARR_COC_SERVER"))
+    return bool(naming.set_to("ARR_COC_SERVER"))
 
 
 def at_once() -> int:
@@ -134,11 +135,11 @@ def base_to_come() -> str:
     With a server, the one that its owner says it serves, else Qwen3-VL.
     """
     if is_served():
-        return os.environ.get("ARR_COC_BASE") or QWEN
+        return naming.set_to("ARR_COC_BASE") or QWEN
     on_gpu_space = "SPACE_ID" in os.environ and (
-        os.environ.get("SPACES_ZERO_GPU") or Path("/dev/nvidia0").exists()
+        naming.on_zerogpu() or Path("/dev/nvidia0").exists()
     )
-    return os.environ.get("ARR_COC_BASE") or (QWEN if on_gpu_space else "bundled")
+    return naming.set_to("ARR_COC_BASE") or (QWEN if on_gpu_space else "bundled")
 
 
 def identity_to_come() -> Identity:
@@ -149,8 +150,9 @@ def identity_to_come() -> Identity:
     base = base_to_come()
     bundled = base == "bundled" or Path(base).resolve() == (BUNDLED / "base").resolve()
     weights = os.environ.get("ARR_COC_WEIGHTS")
+    weights = weights and weights.strip()
     foreign = False
-    if weights and bundled and not os.environ.get("ARR_COC_BASE"):
+    if weights and bundled and not naming.set_to("ARR_COC_BASE"):
         foreign = is_for_another(weights, naming.first_revision())
     if foreign or (bundled and weights is None):
         weights = str(BUNDLED / "arr-coc")
@@ -174,9 +176,7 @@ def is_for_another(weights: str, revision: str | None) -> bool:
     try:
         told = Path(weights) / "config.json"
         if not Path(weights).is_dir():
-            from huggingface_hub import hf_hub_download
-
-            told = Path(hf_hub_download(weights, "config.json", revision=revision))
+            told = _told_soon(weights, revision)
         of_weights, own = (
             json.loads(path.read_text(encoding="utf-8"))
             for path in (told, BUNDLED / "arr-coc" / "config.json")
@@ -185,6 +185,28 @@ def is_for_another(weights: str, revision: str | None) -> bool:
     except Exception as error:  # the network's are many; loading says in a sentence what is wrong
         log.info("%s are not read before they are loaded: %s", weights, type(error).__name__)
         return False
+
+
+def _told_soon(weights: str, revision: str | None) -> Path:
+    """What weights on the Hub say of themselves, if it comes soon: the page waits for it.
+
+    Raises:
+        TimeoutError: where it did not; it still comes for the next start.
+    """
+    from huggingface_hub import hf_hub_download
+
+    told: list[Path] = []
+    asking = threading.Thread(
+        target=lambda: told.append(
+            Path(hf_hub_download(weights, "config.json", revision=revision))
+        ),
+        daemon=True,
+    )
+    asking.start()
+    asking.join(HUB_WAITS_S)
+    if not told:
+        raise TimeoutError
+    return told[0]
 
 
 def _digest_in(folder: Path) -> str | None:

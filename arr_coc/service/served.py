@@ -4,7 +4,6 @@ It answers both looks, a request each; times are measured here, the way over the
 the focused look went stays in the server's worker, so there is no map, and nothing that needs one.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import Any
 
 from PIL import Image
 
+from arr_coc import naming
 from arr_coc.balancing import lexical_tier
 from arr_coc.config import DEADLINE_S, NEW_TOKENS, Config
 from arr_coc.qwen import Answer, Measures
@@ -107,14 +107,14 @@ def served(base: str | Path | None = None) -> Served | None:
         base: a folder of the served checkpoint, which says how it cuts pictures; else as Qwen3-VL.
 
     Raises:
-        ValueError: for an address that is none.
+        ValueError: for an address that is none, or a key that cannot be sent.
     """
-    address = os.environ.get(SERVER)
+    address = naming.set_to(SERVER)
     if not address:
         return None
     told = base is not None and (Path(base) / "preprocessor_config.json").is_file()
     cutting = Cutting.of(Path(base)) if told else PUBLISHED
-    return Served(Client(address, cutting=cutting, key=os.environ.get(KEY, "")))
+    return Served(Client(address, cutting=cutting, key=naming.set_to(KEY)))
 
 
 def wish_of(config: Config, question: str, native: int) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def times(tokens: int, before: int, fitted: tuple[float, float]) -> float:
 
 def cost_words(full: int, kept: int, before: int) -> str:
     """What a choice costs, before it is run: tokens, and the time against the picture as it is."""
-    held = f"Full look: about {full:,} visual tokens; focused look: about {kept:,}."
+    held = f"Full look: about {full:,} visual tokens; focused look: at most {kept:,}."
     fitted = curve()
     if full == before or fitted is None:
         return held

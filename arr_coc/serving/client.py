@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from PIL import Image
 
@@ -32,6 +32,9 @@ AWAY = "The server that answers here cannot be reached; try again in a minute."
 LATE = "The server that answers here took too long; try again in a minute."
 BROKE = "The server that answers here stopped in the middle of an answer; try again in a minute."
 FAILED = "The server that answers here failed (status {}); try again in a minute."
+UNSENDABLE = (
+    "the server's key holds a character that cannot be sent, expected letters, digits and signs"
+)
 MOVED = "The server that answers here points elsewhere, which is not followed."
 NOT_LET_IN = "The server that answers here did not let this page in: its owner has to set the key."
 STRANGE = "The server that answers here said something that is not understood."
@@ -84,8 +87,11 @@ class Client:
             quiet_s: the server may be silent for so long, before the first word and between two.
 
         Raises:
-            ValueError: for an address that is not one fixed host.
+            ValueError: for an address that is not one fixed host, or for a key that no header can hold, which
+                is not repeated.
         """
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError(UNSENDABLE)
         self.address, self.cutting, self.key = checked(address), cutting, key
         self._model, self._named, self.quiet_s = model, model, quiet_s
         self._open = urllib.request.build_opener(_Stay).open
@@ -167,13 +173,22 @@ def checked(address: str) -> str:
         ValueError: unless it is http or https, a host, perhaps a port and a path, and nothing else.
     """
     parts = urlsplit(address.strip())
-    plain = not (parts.username or parts.password or parts.query or parts.fragment)
+    plain = _is_port(parts) and not (
+        parts.username or parts.password or parts.query or parts.fragment
+    )
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
         raise ValueError(
             "the server's address is not understood, expected http:// or https://, a host, and perhaps a "
             "port and a path"
         )
     return address.strip().rstrip("/")
+
+
+def _is_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
