@@ -24,7 +24,7 @@ from PIL import Image
 from test_intake import png_header
 
 from arr_coc.page import cost as page_cost
-from arr_coc.page import frame, measured, picking, results, stamps, taken, why
+from arr_coc.page import frame, measured, model_handlers, picking, results, stamps, taken, why
 from arr_coc.page.api import Endpoints as API
 from arr_coc.page.changes import UNCHANGED, Fresh
 from arr_coc.page.local_handlers import LocalHandlers
@@ -844,7 +844,7 @@ def test_a_note_speaks_of_answers_that_were_recorded(handlers, monkeypatch):
 
     def note():
         visit, request = Visit(key=card_key(0)), SimpleNamespace(question=card.question)
-        return model._note(visit, request, result)
+        return model_handlers._note(model.local, visit, request, result)
 
     assert note() == "It is read. Photo: A. Person."
     monkeypatch.setattr(handlers, "recorded", (None, []))  # other weights

@@ -160,12 +160,11 @@ def load_examples(folder: Path) -> list[Example]:
     try:
         entries = json.loads(listed.read_text(encoding="utf-8-sig")) if listed.is_file() else []
     except ValueError as error:
-        log.warning("%s is no JSON, so there are no cards: %s", listed, error)
-        return []
+        entries = error
     if not isinstance(entries, list):
-        log.warning("%s is no list, so there are no cards", listed)
+        log.warning("%s holds no list, so there are no cards: %s", listed, str(entries)[:200])
         return []
-    return [one for number, entry in enumerate(entries) if (one := _example(folder, entry, number))]
+    return [made for at, entry in enumerate(entries) if (made := _example(folder, entry, at))]
 
 
 def _example(folder: Path, entry: Any, number: int) -> Example | None:

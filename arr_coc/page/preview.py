@@ -46,7 +46,7 @@ class Told(NamedTuple):
 
 
 class Bounded:
-    """ASGI middleware: no request holds over `MOST_BYTES`, but for files, which have a limit of their own."""
+    """ASGI middleware: no request holds over `MOST_BYTES`; files have a limit of their own."""
 
     def __init__(self, app: Any) -> None:
         self.app = app

@@ -87,8 +87,8 @@ class Client:
             quiet_s: the server may be silent for so long, before the first word and between two.
 
         Raises:
-            ValueError: for an address that is not one fixed host, or for a key that no header can hold, which
-                is not repeated.
+            ValueError: for an address that is not one fixed host, or a key that no header can hold; the
+                key is not repeated.
         """
         if not (key.isascii() and key.isprintable()):
             raise ValueError(UNSENDABLE)
