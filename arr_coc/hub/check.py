@@ -82,7 +82,7 @@ def check_weights(name: str, revision: str | None, *, base: str | None = None) -
 
     A base that is only on the Hub is known by its hidden size alone, not by its fingerprint.
     """
-    base = base or loading.default_base()
+    base = loading.folder_of(base or loading.default_base())
     size = loading.check_base(base)["text_config"]["hidden_size"]
     identity, checked = {"embedding_size": size}, "only the size was checked, not the fingerprint"
     if Path(base).is_dir():
@@ -94,7 +94,7 @@ def check_weights(name: str, revision: str | None, *, base: str | None = None) -
 
 def check_base(base: str) -> str:
     """What a base says of itself is that of a Qwen3-VL."""
-    size = loading.check_base(base)["text_config"]["hidden_size"]
+    size = loading.check_base(loading.folder_of(base))["text_config"]["hidden_size"]
     return f"{Path(base).name} is a Qwen3-VL (hidden size {size})"
 
 

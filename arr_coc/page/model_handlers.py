@@ -95,15 +95,12 @@ class ModelHandlers:
 
         Once the run has lost its turn nothing more is shown, not even a refusal.
         """
-        if not (turn := turn or Turn()).compares(run):
-            return
+        turn = turn or Turn()
         try:
-            for change in self._compared(self.local.visited(inputs), str(run)):
-                if not turn.holds(run):
-                    return
-                yield change
+            yield from _held(turn, run, self._compared(self.local.visited(inputs), str(run)))
         except Exception as error:  # whatever it is, it is said in a sentence
             if not turn.holds(run):
+                yield Compared()
                 return
             failure = refusal(error)
             yield Compared(
@@ -271,6 +268,21 @@ def _words(source: Source | None) -> str:
     at = f" at {source['revision']}" if source["revision"] else ""
     commit = f" ({source['commit'][:SHORT]})" if source["commit"] else ""
     return f"{source['name']}{at}{commit}"
+
+
+def _held(turn: Turn, run: Any, changes: Iterator[Compared]) -> Iterator[Compared]:
+    """What changes while a run has its turn, and at its loss that nothing does.
+
+    Of a run that ends the framework sends once more what came last, and emptiness where nothing came.
+    """
+    if turn.compares(run):
+        for change in changes:
+            if not turn.holds(run):
+                break
+            yield change
+        else:
+            return
+    yield Compared()
 
 
 def _nothing() -> dict[str, Any]:
