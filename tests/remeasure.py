@@ -72,7 +72,7 @@ def other_steps(many: int, few: int) -> dict[str, str]:
         f"{start} {fresh} --n 60 --budgets 0.05 0.2 --methods stock arr-coc"
         " --out results/scenes-fresh"
     )
-    for side, n in ((512, 60), (1024, 40)):
+    for side, n in ((512, 60), (1024, 300)):
         world = LARGE.replace("1024 1024", f"{side} {side}")
         asked = f"{start} {world} {HELD_OUT} --n {n} --budgets 0.2 {FOUR}"
         name = f"hand-{side}"
