@@ -72,9 +72,9 @@ def other_steps(many: int, few: int) -> dict[str, str]:
         f"{start} {fresh} --n 60 --budgets 0.05 0.2 --methods stock arr-coc"
         " --out results/scenes-fresh"
     )
-    for side, n in ((512, 60), (1024, 300)):
+    for side in (512, 1024):
         world = LARGE.replace("1024 1024", f"{side} {side}")
-        asked = f"{start} {world} {HELD_OUT} --n {n} --budgets 0.2 {FOUR}"
+        asked = f"{start} {world} {HELD_OUT} --n 300 --budgets 0.2 {FOUR}"
         name = f"hand-{side}"
         steps[name] = f"{asked} --out results/{name}"
         steps[f"{name}-instruction"] = (
