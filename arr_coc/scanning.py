@@ -155,7 +155,9 @@ class Hops(nn.Module):
     def forward(self, seen: Tensor, words: Words, question: Tensor) -> tuple[Tensor, Tensor]:
         """`(B, width, h, w)`, B questions and `(B, question)` -> both again, with what was found."""
         B, width, h, w = seen.shape
-        sides = [torch.linspace(-1, 1, side, device=seen.device) for side in (h, w)]
+        sides = [
+            torch.linspace(-1, 1, side, device=seen.device, dtype=torch.float32) for side in (h, w)
+        ]
         places = torch.stack(torch.meshgrid(*sides, indexing="ij")).flatten(1)  # (2, N)
         whole, *phrases = self.phrases(words).expand(-1, B, -1)
         question = question + whole

@@ -182,7 +182,7 @@ def surround(maps: Tensor) -> Tensor:
 @torch.inference_mode(False)  # what is kept serves training as well
 def _blur(side: int, device: torch.device) -> Tensor:
     """`(side, side)`: what the blur takes of each place on an axis for each other."""
-    each = torch.eye(side, device=device)[None, None]
+    each = torch.eye(side, device=device, dtype=torch.float32)[None, None]
     size = SURROUND_SIZE, 1
     return gaussian_blur2d(each, size, (SURROUND_SIGMA,) * 2, "replicate")[0, 0]
 

@@ -32,7 +32,7 @@ from arr_coc.temporal import Moments, check_config
 
 # As `answer_batch` decodes, whatever the checkpoint proposes.
 GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
-GREEDY |= {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
+GREEDY |= {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "use_cache": True, "num_beams": 1}
 STAGES = ("preprocess", "glance", "relevance", "encode", "prefill", "decode")
 STREAM_TIMEOUT_S = 600.0
 # Between two looks at whether somebody who waits for the model has left; how long a worker's end is waited
