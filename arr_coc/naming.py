@@ -1,4 +1,7 @@
-"""Naming: what a base, weights or a command are called where others read it: never by a folder's path."""
+"""Naming: which base and weights an owner names, and what they are called where others read it.
+
+Variables of the environment are read here; a folder's path is never shown.
+"""
 
 import os
 import re
@@ -28,6 +31,11 @@ def set_to(variable: str) -> str:
 def on_zerogpu() -> bool:
     """Whether a Space lends its GPU by the call, as the platform says it."""
     return set_to("SPACES_ZERO_GPU").lower() in ("1", "t", "true")
+
+
+def weights() -> str | None:
+    """The weights that `ARR_COC_WEIGHTS` names; "" for none at all, None where it is not set."""
+    return set_to("ARR_COC_WEIGHTS") if "ARR_COC_WEIGHTS" in os.environ else None
 
 
 def revisions() -> list[str]:

@@ -7,7 +7,6 @@ them and shows the sentence (`load_policies`). Empty `components` make no networ
 import json
 import logging
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -49,10 +48,10 @@ def default_weights(is_bundled: bool) -> str | None:
 
     An empty `ARR_COC_WEIGHTS` is training-free, as is any other base.
     """
-    named = os.environ.get("ARR_COC_WEIGHTS")
+    named = naming.weights()
     if named is None and is_bundled and BUNDLED_WEIGHTS.is_dir():
         return str(BUNDLED_WEIGHTS)
-    return named and named.strip()
+    return named
 
 
 def default_revision() -> str | None:

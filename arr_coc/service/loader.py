@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import threading
+from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -149,8 +150,7 @@ def identity_to_come() -> Identity:
     """
     base = base_to_come()
     bundled = base == "bundled" or Path(base).resolve() == (BUNDLED / "base").resolve()
-    weights = os.environ.get("ARR_COC_WEIGHTS")
-    weights = weights and weights.strip()
+    weights = naming.weights()
     foreign = False
     if weights and bundled and not naming.set_to("ARR_COC_BASE"):
         foreign = is_for_another(weights, naming.first_revision())
@@ -192,21 +192,20 @@ def _told_soon(weights: str, revision: str | None) -> Path:
 
     Raises:
         TimeoutError: where it did not; it still comes for the next start.
+        Exception: whatever the Hub's client raises.
     """
     from huggingface_hub import hf_hub_download
 
-    told: list[Path] = []
-    asking = threading.Thread(
-        target=lambda: told.append(
-            Path(hf_hub_download(weights, "config.json", revision=revision))
-        ),
-        daemon=True,
-    )
-    asking.start()
-    asking.join(HUB_WAITS_S)
-    if not told:
-        raise TimeoutError
-    return told[0]
+    told: Future[Path] = Future()
+
+    def ask() -> None:
+        try:
+            told.set_result(Path(hf_hub_download(weights, "config.json", revision=revision)))
+        except Exception as error:
+            told.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return told.result(HUB_WAITS_S)
 
 
 def _digest_in(folder: Path) -> str | None:
